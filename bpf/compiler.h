@@ -13,28 +13,28 @@
 #define WRITE_ONCE(x, value) (*(volatile __typeof__(x) *)&(x) = (value))
 
 /*
- * Puts x through memory of a map, of which the verifier knows nothing. It walks each round of a loop once for every range that it knows of
- * a variable whose range matters.
+ * Puts x through memory of a map, of which the verifier knows nothing. It walks each round of a loop once for every
+ * range that it knows of a variable whose range matters.
  */
 #define HR_FORGET_RANGE(x, memory) \
-  do { \
-    WRITE_ONCE(memory, x); \
-    x = READ_ONCE(memory); \
+  do {                             \
+    WRITE_ONCE(memory, x);         \
+    x = READ_ONCE(memory);         \
   } while (0)
 
 #ifdef __bpf__
 /* A function that the verifier checks once, by itself, for any arguments. Not inlined even where it has one caller. */
 #define HR_GLOBAL __attribute__((weak, noinline))
 /*
- * Before a check or a mask of x that the verifier must see on the register that is used next. clang knows x's range from
- * elsewhere and drops the check, or makes it on a copy, and every kernel then says "unbounded memory access" or "invalid
- * access to map value". 6.1 also forgets the bounds of a register that was spilled after its check: x gets a short life of
- * its own. The kernel's selftests call this barrier_var().
+ * Before a check or a mask of x that the verifier must see on the register that is used next. clang knows x's range
+ * from elsewhere and drops the check, or makes it on a copy, and every kernel then says "unbounded memory access" or
+ * "invalid access to map value". 6.1 also forgets the bounds of a register that was spilled after its check: x gets a
+ * short life of its own. The kernel's selftests call this barrier_var().
  */
 #define HR_KEEP_BOUND(x) asm volatile("" : "+r"(x))
 /*
- * After an atomic addition whose result orders what follows: an unused result makes clang emit BPF_ADD without BPF_FETCH, and
- * an atomic operation without a return value is no barrier (Documentation/atomic_t.txt, "ORDERING").
+ * After an atomic addition whose result orders what follows: an unused result makes clang emit BPF_ADD without
+ * BPF_FETCH, and an atomic operation without a return value is no barrier (Documentation/atomic_t.txt, "ORDERING").
  */
 #define HR_USE_RESULT(x) asm volatile("" : "+r"(x))
 #else

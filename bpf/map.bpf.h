@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A map in one line. The entry programs of an object are compiled one by one and linked, so every map is weak: the linker
- * keeps one of each.
+ * A map in one line. The entry programs of an object are compiled one by one and linked, so every map is weak: the
+ * linker keeps one of each.
  */
 #pragma once
 

@@ -55,8 +55,7 @@ void KeepInputOfCrash(const char* program) {
   struct sigaction action = {};
   action.sa_handler = KeepInput;
   action.sa_flags = static_cast<int>(SA_RESETHAND | SA_NODEFER);
-  for (const int number : {SIGILL, SIGTRAP, SIGABRT, SIGSEGV, SIGBUS, SIGFPE})
-    sigaction(number, &action, nullptr);
+  for (const int number : {SIGILL, SIGTRAP, SIGABRT, SIGSEGV, SIGBUS, SIGFPE}) sigaction(number, &action, nullptr);
 }
 
 void Run(const Bytes& input) {

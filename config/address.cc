@@ -51,9 +51,8 @@ std::optional<Endpoint> ParseEndpoint(absl::string_view text) {
   const auto address = net::IpAddress::Parse(host);
   if (!address.ok() || address->is_v4() == bracketed) return std::nullopt;
   uint32_t port = 0;
-  const bool digits =
-      !port_text.empty() && port_text.size() <= 5 &&
-      std::all_of(port_text.begin(), port_text.end(), [](char c) { return c >= '0' && c <= '9'; });
+  const bool digits = !port_text.empty() && port_text.size() <= 5 &&
+                      std::all_of(port_text.begin(), port_text.end(), [](char c) { return c >= '0' && c <= '9'; });
   if (!digits || !absl::SimpleAtoi(port_text, &port) || port > 65535) {
     return std::nullopt;
   }

@@ -49,9 +49,8 @@ TEST(ParseEndpoint, IsTheInverseOfFormatting) {
 }
 
 TEST(ParseEndpoint, RefusesWhatIsNoAddressWithPort) {
-  for (const char* text :
-       {"", ":", "9464", ":9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1", "127.0.0.1:1x",
-        "::1:9464", "[::1:9464", "[127.0.0.1]:9464", "localhost:9464"}) {
+  for (const char* text : {"", ":", "9464", ":9464", "127.0.0.1", "127.0.0.1:", "127.0.0.1:65536", "127.0.0.1:-1",
+                           "127.0.0.1:1x", "::1:9464", "[::1:9464", "[127.0.0.1]:9464", "localhost:9464"}) {
     EXPECT_FALSE(ParseEndpoint(text).has_value()) << text;
   }
 }

@@ -41,8 +41,9 @@ class Decoder {
     locations_.Record(path, tree.mark);
     const Descriptor& type = *message.GetDescriptor();
     if (tree.kind != Tree::Kind::kMap) {
-      errors_.Add(tree.mark, path, absl::StrCat("got ", DescribeNoContainer(tree), ", expected a map with the keys ",
-                                                absl::StrJoin(KeysOf(type), ", ")));
+      errors_.Add(tree.mark, path,
+                  absl::StrCat("got ", DescribeNoContainer(tree), ", expected a map with the keys ",
+                               absl::StrJoin(KeysOf(type), ", ")));
       return;
     }
     absl::flat_hash_set<std::string> seen;
@@ -62,8 +63,9 @@ class Decoder {
   const FieldDescriptor* Key(const Tree& key, const Descriptor& type, const std::string& path,
                              absl::flat_hash_set<std::string>& seen) {
     if (key.kind != Tree::Kind::kScalar) {
-      errors_.Add(key.mark, path, absl::StrCat("got ", Describe(key), " as a key, expected one of ",
-                                               absl::StrJoin(KeysOf(type), ", ")));
+      errors_.Add(
+          key.mark, path,
+          absl::StrCat("got ", Describe(key), " as a key, expected one of ", absl::StrJoin(KeysOf(type), ", ")));
       return nullptr;
     }
     const FieldDescriptor* field = FindKey(type, key.scalar);
@@ -83,11 +85,10 @@ class Decoder {
         return nullptr;
       }
       const std::string guess = Suggest(key.scalar, KeysOf(type));
-      errors_.Add(
-          key.mark, path,
-          absl::StrCat("unknown key ", Quote(key.scalar),
-                       guess.empty() ? absl::StrCat(", expected one of ", absl::StrJoin(KeysOf(type), ", "))
-                                     : absl::StrCat(", did you mean \"", guess, "\"?")));
+      errors_.Add(key.mark, path,
+                  absl::StrCat("unknown key ", Quote(key.scalar),
+                               guess.empty() ? absl::StrCat(", expected one of ", absl::StrJoin(KeysOf(type), ", "))
+                                             : absl::StrCat(", did you mean \"", guess, "\"?")));
       return nullptr;
     }
     if (!seen.insert(key.scalar).second) {
@@ -142,8 +143,9 @@ class Decoder {
     const Rule& rule = RuleOf(field);
     const std::string path = Join(parent, KeyOf(field));
     if (rule.required()) {
-      errors_.Add(map.mark, path, absl::StrCat("the key is missing, expected ",
-                                               field.is_repeated() ? ExpectedList(field) : Expectation(field)));
+      errors_.Add(map.mark, path,
+                  absl::StrCat("the key is missing, expected ",
+                               field.is_repeated() ? ExpectedList(field) : Expectation(field)));
       return;
     }
     if (field.is_repeated()) return;
@@ -229,8 +231,7 @@ class Decoder {
         }
         return true;
       }
-      default:
-        return false;  // schema_test.cc: the schema has no other types
+      default: return false;  // schema_test.cc: the schema has no other types
     }
   }
 

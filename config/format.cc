@@ -16,8 +16,7 @@ namespace hedgerow::config {
 namespace {
 
 bool IsLowerOrDigit(char c) {
-  return absl::ascii_islower(static_cast<unsigned char>(c)) ||
-         absl::ascii_isdigit(static_cast<unsigned char>(c));
+  return absl::ascii_islower(static_cast<unsigned char>(c)) || absl::ascii_isdigit(static_cast<unsigned char>(c));
 }
 
 bool IsWord(absl::string_view text, size_t most) {
@@ -27,8 +26,7 @@ bool IsWord(absl::string_view text, size_t most) {
 
 bool IsInterface(absl::string_view text) {
   return !text.empty() && text.size() <= kMaxInterfaceBytes &&
-         absl::ascii_isalpha(static_cast<unsigned char>(text[0])) &&
-         std::all_of(text.begin(), text.end(), [](char c) {
+         absl::ascii_isalpha(static_cast<unsigned char>(text[0])) && std::all_of(text.begin(), text.end(), [](char c) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-' || c == '_';
          });
 }
@@ -60,7 +58,8 @@ std::optional<std::string> CanonicalEndpoint(absl::string_view text) {
 
 bool IsBytes(absl::string_view text, size_t most) {
   return !text.empty() && text.size() % 2 == 0 && text.size() <= 2 * most &&
-         std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
+         std::all_of(text.begin(), text.end(),
+                     [](char c) { return absl::ascii_isxdigit(static_cast<unsigned char>(c)); });
 }
 
 // "1/61b68ac4e140c840".
@@ -74,8 +73,9 @@ bool IsEpoch(absl::string_view text) {
 }
 
 bool IsPrintable(absl::string_view text, size_t most) {
-  return !text.empty() && text.size() <= most &&
-         std::all_of(text.begin(), text.end(), [](char c) { return absl::ascii_isprint(static_cast<unsigned char>(c)); });
+  return !text.empty() && text.size() <= most && std::all_of(text.begin(), text.end(), [](char c) {
+    return absl::ascii_isprint(static_cast<unsigned char>(c));
+  });
 }
 
 }  // namespace
@@ -84,52 +84,43 @@ std::optional<std::string> Canonical(Format format, absl::string_view text) {
   const auto as_it_is = [text](bool fits) { return fits ? std::optional(std::string(text)) : std::nullopt; };
   switch (format) {
     case FORMAT_IP:
-    case FORMAT_SERVER:
-      return CanonicalIp(text, /*loopback=*/format == FORMAT_SERVER);
-    case FORMAT_LISTEN:
-      return CanonicalListen(text);
-    case FORMAT_INSTANCE:
-      return as_it_is(IsWord(text, 15));
-    case FORMAT_NAME:
-      return as_it_is(IsWord(text, 31) && text[0] != '-');
-    case FORMAT_INTERFACE:
-      return as_it_is(IsInterface(text));
-    case FORMAT_KEY:
-      return operate::KeyDigits(text);
-    case FORMAT_SOCKET:
-      return as_it_is(IsFile(text, kMaxSocketPathBytes));
+    case FORMAT_SERVER: return CanonicalIp(text, /*loopback=*/format == FORMAT_SERVER);
+    case FORMAT_LISTEN: return CanonicalListen(text);
+    case FORMAT_INSTANCE: return as_it_is(IsWord(text, 15));
+    case FORMAT_NAME: return as_it_is(IsWord(text, 31) && text[0] != '-');
+    case FORMAT_INTERFACE: return as_it_is(IsInterface(text));
+    case FORMAT_KEY: return operate::KeyDigits(text);
+    case FORMAT_SOCKET: return as_it_is(IsFile(text, kMaxSocketPathBytes));
     case FORMAT_BYTES:
       if (!IsBytes(text, kMaxBytes)) return std::nullopt;
       return absl::AsciiStrToLower(text);
     case FORMAT_PAYLOAD:
       if (!IsBytes(text, kMaxPayloadBytes)) return std::nullopt;
       return absl::AsciiStrToLower(text);
-    case FORMAT_TEXT:
-      return as_it_is(IsPrintable(text, kMaxTextBytes));
-    case FORMAT_EPOCH:
-      return as_it_is(IsEpoch(text));
-    case FORMAT_ENDPOINT:
-      return CanonicalEndpoint(text);
+    case FORMAT_TEXT: return as_it_is(IsPrintable(text, kMaxTextBytes));
+    case FORMAT_EPOCH: return as_it_is(IsEpoch(text));
+    case FORMAT_ENDPOINT: return CanonicalEndpoint(text);
     case FORMAT_NETWORK: {
       const auto network = net::Network::Parse(text);
       return network.ok() ? std::optional(network->ToString()) : std::nullopt;
     }
-    case FORMAT_FILE:
-      return as_it_is(IsFile(text, kMaxFilePathBytes));
-    default:
-      return std::string(text);
+    case FORMAT_FILE: return as_it_is(IsFile(text, kMaxFilePathBytes));
+    default: return std::string(text);
   }
 }
 
-std::string WhyNotListened(absl::string_view listen, absl::string_view tls_key, bool tls, absl::string_view token_key, bool token) {
+std::string WhyNotListened(absl::string_view listen, absl::string_view tls_key, bool tls, absl::string_view token_key,
+                           bool token) {
   const std::string got = absl::StrCat("got \"", listen, "\", expected ");
   if (absl::StartsWith(listen, kUnixPrefix)) {
-    return tls || token ? absl::StrCat(got, "an address and port beside ", tls_key, " and ", token_key, ": a socket's group says who may ask there")
+    return tls || token ? absl::StrCat(got, "an address and port beside ", tls_key, " and ", token_key,
+                                       ": a socket's group says who may ask there")
                         : "";
   }
   const std::optional<Endpoint> endpoint = ParseEndpoint(listen);
   if (!endpoint.has_value() || endpoint->address.is_loopback() || (tls && token)) return "";
-  return absl::StrCat(got, "a loopback address, or ", tls_key, " and ", token_key, " beside it, because other hosts can connect there");
+  return absl::StrCat(got, "a loopback address, or ", tls_key, " and ", token_key,
+                      " beside it, because other hosts can connect there");
 }
 
 std::string WhyRefused(Format format, absl::string_view text) {

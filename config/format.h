@@ -30,8 +30,10 @@ std::optional<std::string> Canonical(Format format, absl::string_view text);
 // Before the path of a socket, in FORMAT_LISTEN.
 inline constexpr absl::string_view kUnixPrefix = "unix:";
 
-// Why metrics may not be served at `listen`, which is of FORMAT_LISTEN; empty: they may. The keys are named as in the file.
-std::string WhyNotListened(absl::string_view listen, absl::string_view tls_key, bool tls, absl::string_view token_key, bool token);
+// Why metrics may not be served at `listen`, which is of FORMAT_LISTEN; empty: they may. The keys are named as in the
+// file.
+std::string WhyNotListened(absl::string_view listen, absl::string_view tls_key, bool tls, absl::string_view token_key,
+                           bool token);
 
 // A reason that adds to the expectation ("a loopback address"), or empty.
 std::string WhyRefused(Format format, absl::string_view text);

@@ -37,8 +37,7 @@ std::string Number(double value) { return std::isfinite(value) ? absl::StrFormat
 
 class Writer {
  public:
-  Writer(bool lines, absl::string_view colon, absl::string_view comma)
-      : lines_(lines), colon_(colon), comma_(comma) {}
+  Writer(bool lines, absl::string_view colon, absl::string_view comma) : lines_(lines), colon_(colon), comma_(comma) {}
 
   std::string Write(const Message& message) {
     Object(message, "");
@@ -111,16 +110,15 @@ class Writer {
     const Reflection& reflection = *message.GetReflection();
     switch (field.cpp_type()) {
       case FieldDescriptor::CPPTYPE_MESSAGE:
-        return Object(i < 0 ? reflection.GetMessage(message, &field)
-                            : reflection.GetRepeatedMessage(message, &field, i),
-                      indent);
+        return Object(
+            i < 0 ? reflection.GetMessage(message, &field) : reflection.GetRepeatedMessage(message, &field, i), indent);
       case FieldDescriptor::CPPTYPE_STRING:
-        out_ += JsonQuote(i < 0 ? reflection.GetString(message, &field)
-                                : reflection.GetRepeatedString(message, &field, i));
+        out_ +=
+            JsonQuote(i < 0 ? reflection.GetString(message, &field) : reflection.GetRepeatedString(message, &field, i));
         return;
       case FieldDescriptor::CPPTYPE_DOUBLE:
-        out_ += Number(i < 0 ? reflection.GetDouble(message, &field)
-                             : reflection.GetRepeatedDouble(message, &field, i));
+        out_ +=
+            Number(i < 0 ? reflection.GetDouble(message, &field) : reflection.GetRepeatedDouble(message, &field, i));
         return;
       default: {  // whole numbers and booleans: protobuf's text is JSON's
         std::string text;
@@ -137,13 +135,9 @@ class Writer {
 
 }  // namespace
 
-std::string ToJson(const Message& message) {
-  return Writer(/*lines=*/true, ": ", ",").Write(message) + "\n";
-}
+std::string ToJson(const Message& message) { return Writer(/*lines=*/true, ": ", ",").Write(message) + "\n"; }
 
-std::string ToJsonLine(const Message& message) {
-  return Writer(/*lines=*/false, ": ", ", ").Write(message) + "\n";
-}
+std::string ToJsonLine(const Message& message) { return Writer(/*lines=*/false, ": ", ", ").Write(message) + "\n"; }
 
 std::string ToCompactJson(const Message& message) { return Writer(/*lines=*/false, ":", ",").Write(message); }
 

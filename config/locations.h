@@ -47,9 +47,7 @@ class Checks {
   Checks(const Locations& locations, Diagnostics& errors) : locations_(locations), errors_(errors) {}
 
  protected:
-  void Add(const std::string& path, absl::string_view message) {
-    errors_.Add(locations_.Find(path), path, message);
-  }
+  void Add(const std::string& path, absl::string_view message) { errors_.Add(locations_.Find(path), path, message); }
 
   const Locations& locations_;
   Diagnostics& errors_;

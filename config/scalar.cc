@@ -25,9 +25,8 @@ constexpr UnitScale kLongUnits[] = {{"min", 60'000'000'000}, {"h", kHour_ns}};
 constexpr UnitScale kByteUnits[] = {{"GiB", int64_t{1} << 30}, {"MiB", int64_t{1} << 20}, {"KiB", int64_t{1} << 10}};
 
 bool AllDigits(absl::string_view text) {
-  return !text.empty() && std::all_of(text.begin(), text.end(), [](char c) {
-    return absl::ascii_isdigit(static_cast<unsigned char>(c));
-  });
+  return !text.empty() && std::all_of(text.begin(), text.end(),
+                                      [](char c) { return absl::ascii_isdigit(static_cast<unsigned char>(c)); });
 }
 
 // DIGITS[.DIGITS] times `scale`, exactly or not at all.

@@ -94,14 +94,14 @@ TEST(FormatDurationNs, IsTheInverseOfParsing) {
 }
 
 TEST(ParseBytes, ReadsWholeNumbersWithABinaryUnit) {
-  for (const auto& [text, bytes] : {std::pair("0", int64_t{0}), std::pair("4097", int64_t{4097}),
-                                    std::pair("64KiB", int64_t{65'536}), std::pair("256MiB", int64_t{256} << 20),
-                                    std::pair("2GiB", int64_t{2} << 30)}) {
+  for (const auto& [text, bytes] :
+       {std::pair("0", int64_t{0}), std::pair("4097", int64_t{4097}), std::pair("64KiB", int64_t{65'536}),
+        std::pair("256MiB", int64_t{256} << 20), std::pair("2GiB", int64_t{2} << 30)}) {
     EXPECT_EQ(ParseBytes(text), bytes) << text;
     EXPECT_EQ(FormatBytes(bytes), text);
   }
-  for (const char* text : {"", "KiB", "1.5MiB", "64MB", "64 MiB", "-1", "+1", "9223372036854775808",
-                           "99999999999GiB"}) {
+  for (const char* text :
+       {"", "KiB", "1.5MiB", "64MB", "64 MiB", "-1", "+1", "9223372036854775808", "99999999999GiB"}) {
     EXPECT_EQ(ParseBytes(text), std::nullopt) << text;
   }
 }

@@ -66,14 +66,10 @@ const EnumValueDescriptor* FindEnumWord(const EnumDescriptor& type, absl::string
 
 std::string InUnits(const FieldDescriptor& field, int64_t value) {
   switch (RuleOf(field).unit()) {
-    case UNIT_DURATION:
-      return FormatDurationNs(value);
-    case UNIT_PERCENT:
-      return FormatPercentPpm(value);
-    case UNIT_BYTES:
-      return FormatBytes(value);
-    default:
-      return absl::StrCat(value);
+    case UNIT_DURATION: return FormatDurationNs(value);
+    case UNIT_PERCENT: return FormatPercentPpm(value);
+    case UNIT_BYTES: return FormatBytes(value);
+    default: return absl::StrCat(value);
   }
 }
 
@@ -85,18 +81,15 @@ std::array<absl::string_view, 2> BoolWords(const FieldDescriptor& field) {
 std::string ScalarText(const Message& message, const FieldDescriptor& field) {
   const Reflection& reflection = *message.GetReflection();
   switch (field.cpp_type()) {
-    case FieldDescriptor::CPPTYPE_STRING:
-      return reflection.GetString(message, &field);
+    case FieldDescriptor::CPPTYPE_STRING: return reflection.GetString(message, &field);
     case FieldDescriptor::CPPTYPE_ENUM: {
       const EnumValueDescriptor& value = *reflection.GetEnum(message, &field);
       return value.number() == 0 ? "" : EnumWord(value);
     }
     case FieldDescriptor::CPPTYPE_BOOL:
       return std::string(BoolWords(field)[reflection.GetBool(message, &field) ? 1 : 0]);
-    case FieldDescriptor::CPPTYPE_INT64:
-      return InUnits(field, reflection.GetInt64(message, &field));
-    default:
-      return InUnits(field, reflection.GetUInt32(message, &field));
+    case FieldDescriptor::CPPTYPE_INT64: return InUnits(field, reflection.GetInt64(message, &field));
+    default: return InUnits(field, reflection.GetUInt32(message, &field));
   }
 }
 
@@ -119,10 +112,10 @@ std::string StringExpectation(Format format) {
       {FORMAT_NAME, "a name of 1 to 31 of the characters a-z, 0-9 and -, not starting with -"},
       {FORMAT_INTERFACE, "an interface name of 1 to 13 letters, digits, - or _, starting with a letter"},
       {FORMAT_IP, "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b"},
-      {FORMAT_SERVER, "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b, or a loopback address of this host"},
+      {FORMAT_SERVER,
+       "an IPv4 or IPv6 unicast address, such as 10.77.0.11 or fd77::b, or a loopback address of this host"},
       {FORMAT_SOCKET, absl::StrCat("an absolute path of at most ", kMaxSocketPathBytes, " bytes")},
-      {FORMAT_LISTEN,
-       "an address and port such as 127.0.0.1:9464 or [::1]:9464, unix:/PATH, or \"\" for none"},
+      {FORMAT_LISTEN, "an address and port such as 127.0.0.1:9464 or [::1]:9464, unix:/PATH, or \"\" for none"},
       {FORMAT_KEY, "32 hexadecimal digits, not all 0"},
       {FORMAT_FILE, absl::StrCat("an absolute path of at most ", kMaxFilePathBytes, " bytes")},
       {FORMAT_EPOCH, "EPOCH/NUMBER as `hedgerow-node status` of a member says it, such as 1/61b68ac4e140c840"},
@@ -161,8 +154,7 @@ std::string Expectation(const FieldDescriptor& field) {
       return rule.one_of().empty() ? absl::StrCat(StringExpectation(rule.format()), SuchAs(rule))
                                    : absl::StrCat("one of ", absl::StrJoin(rule.one_of(), ", "));
     }
-    default:
-      return NumberExpectation(field);
+    default: return NumberExpectation(field);
   }
 }
 

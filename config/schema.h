@@ -22,8 +22,7 @@ const Rule& RuleOf(const google::protobuf::FieldDescriptor& field);
 
 // The field's YAML key: `delay` for delay_ns.
 std::string KeyOf(const google::protobuf::FieldDescriptor& field);
-const google::protobuf::FieldDescriptor* FindKey(const google::protobuf::Descriptor& message,
-                                                 absl::string_view key);
+const google::protobuf::FieldDescriptor* FindKey(const google::protobuf::Descriptor& message, absl::string_view key);
 std::vector<std::string> KeysOf(const google::protobuf::Descriptor& message);
 
 // "clsact" for ATTACH_CLSACT. UNSPECIFIED values have no word.

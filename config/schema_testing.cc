@@ -34,14 +34,10 @@ void Walk(const Descriptor& type, const std::string& parent, const Visit& visit)
 
 std::optional<int64_t> Quantity(const FieldDescriptor& field, const std::string& text) {
   switch (RuleOf(field).unit()) {
-    case UNIT_DURATION:
-      return ParseDurationNs(text);
-    case UNIT_PERCENT:
-      return ParsePercentPpm(text);
-    case UNIT_BYTES:
-      return ParseBytes(text);
-    default:
-      return ParseWhole(text);
+    case UNIT_DURATION: return ParseDurationNs(text);
+    case UNIT_PERCENT: return ParsePercentPpm(text);
+    case UNIT_BYTES: return ParseBytes(text);
+    default: return ParseWhole(text);
   }
 }
 
@@ -75,8 +71,7 @@ void ExpectRow(const FieldDescriptor& field, const std::string& row) {
 void ForEachKey(const Descriptor& type, const Visit& visit) { Walk(type, "", visit); }
 
 bool IsNumber(const FieldDescriptor& field) {
-  return field.cpp_type() == FieldDescriptor::CPPTYPE_INT64 ||
-         field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32;
+  return field.cpp_type() == FieldDescriptor::CPPTYPE_INT64 || field.cpp_type() == FieldDescriptor::CPPTYPE_UINT32;
 }
 
 void ExpectSoundRules(const Descriptor& type) {
@@ -84,8 +79,7 @@ void ExpectSoundRules(const Descriptor& type) {
     const Rule& rule = RuleOf(field);
     const bool is_text = field.cpp_type() == FieldDescriptor::CPPTYPE_STRING;
     const bool is_block = field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE;
-    EXPECT_TRUE(IsNumber(field) || is_text || is_block ||
-                field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM ||
+    EXPECT_TRUE(IsNumber(field) || is_text || is_block || field.cpp_type() == FieldDescriptor::CPPTYPE_ENUM ||
                 field.cpp_type() == FieldDescriptor::CPPTYPE_BOOL)
         << path;
     if (field.is_repeated()) {

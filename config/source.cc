@@ -43,9 +43,7 @@ size_t Utf8Length(absl::string_view text) {
   return length;
 }
 
-bool IsForbiddenControl(unsigned char c) {
-  return (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f;
-}
+bool IsForbiddenControl(unsigned char c) { return (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f; }
 
 }  // namespace
 

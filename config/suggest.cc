@@ -21,8 +21,8 @@ size_t EditDistance(absl::string_view a, absl::string_view b) {
         rows[i][j] = i + j;
         continue;
       }
-      rows[i][j] = std::min(
-          {rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
+      rows[i][j] =
+          std::min({rows[i - 1][j] + 1, rows[i][j - 1] + 1, rows[i - 1][j - 1] + (a[i - 1] == b[j - 1] ? 0 : 1)});
       if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) {
         rows[i][j] = std::min(rows[i][j], rows[i - 2][j - 2] + 1);
       }

@@ -31,9 +31,7 @@ class Builder final : public YAML::EventHandler {
   }
   void OnDocumentEnd() override {}
 
-  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override {
-    Place({.mark = ToMark(mark)});
-  }
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t) override { Place({.mark = ToMark(mark)}); }
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t) override {
     Refuse(mark, "got an alias (*), expected the value written out");
     OnNull(mark, 0);
@@ -41,8 +39,7 @@ class Builder final : public YAML::EventHandler {
   void OnAnchor(const YAML::Mark& mark, const std::string& name) override {
     Refuse(mark, absl::StrCat("got the anchor ", Quote(name), ", expected a plain value"));
   }
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                const std::string& value) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, const std::string& value) override {
     CheckTag(mark, tag);
     Place({.kind = Tree::Kind::kScalar, .mark = ToMark(mark), .quoted = tag == "!", .scalar = value});
   }
@@ -51,8 +48,7 @@ class Builder final : public YAML::EventHandler {
     Open(mark, tag, Tree::Kind::kList);
   }
   void OnSequenceEnd() override { Close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t,
-                  YAML::EmitterStyle::value) override {
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t, YAML::EmitterStyle::value) override {
     Open(mark, tag, Tree::Kind::kMap);
   }
   void OnMapEnd() override { Close(); }

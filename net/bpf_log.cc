@@ -25,8 +25,7 @@ std::vector<std::string>& LogTail() {
   return *lines;
 }
 
-__attribute__((format(printf, 2, 0))) int KeepLog(libbpf_print_level level, const char* format,
-                                                  va_list arguments) {
+__attribute__((format(printf, 2, 0))) int KeepLog(libbpf_print_level level, const char* format, va_list arguments) {
   if (level == LIBBPF_DEBUG) return 0;
   va_list again;
   va_copy(again, arguments);

@@ -35,9 +35,7 @@ inline bpf_insn Call(int helper) { return Insn(BPF_JMP | BPF_CALL, 0, 0, 0, help
 inline bpf_insn JumpIfZero(int dst, int skip) { return Insn(BPF_JMP | BPF_JEQ | BPF_K, dst, 0, skip, 0); }
 inline bpf_insn Exit() { return Insn(BPF_JMP | BPF_EXIT, 0, 0, 0, 0); }
 inline bpf_insn Store32(int dst, int src, int off) { return Insn(BPF_STX | BPF_MEM | BPF_W, dst, src, off, 0); }
-inline bpf_insn Store64(int dst, int src, int off) {
-  return Insn(BPF_STX | BPF_MEM | BPF_DW, dst, src, off, 0);
-}
+inline bpf_insn Store64(int dst, int src, int off) { return Insn(BPF_STX | BPF_MEM | BPF_DW, dst, src, off, 0); }
 inline bpf_insn Load64(int dst, int src, int off) { return Insn(BPF_LDX | BPF_MEM | BPF_DW, dst, src, off, 0); }
 inline void LoadMap(std::vector<bpf_insn>& code, int dst, int map_fd) {
   code.push_back(Insn(BPF_LD | BPF_DW | BPF_IMM, dst, BPF_PSEUDO_MAP_FD, 0, map_fd));

@@ -76,8 +76,9 @@ absl::StatusOr<bool> EnsureBpffs(const std::string& path) {
   if (*mounted) return false;
   std::error_code error;
   if (!std::filesystem::is_empty(path, error) || error) {
-    return absl::FailedPreconditionError(absl::StrCat(path, " is not an empty folder, and a bpffs mounted there would hide what is in it: name ",
-                                                      kDefaultBpffs, " or an empty folder"));
+    return absl::FailedPreconditionError(
+        absl::StrCat(path, " is not an empty folder, and a bpffs mounted there would hide what is in it: name ",
+                     kDefaultBpffs, " or an empty folder"));
   }
   if (mount(kMountSource, path.c_str(), "bpf", MS_NOSUID | MS_NODEV | MS_NOEXEC, "mode=0700") != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("mount a bpffs at ", path, " (needs CAP_SYS_ADMIN)"));
@@ -116,8 +117,8 @@ absl::Status RemovePinDir(const std::string& bpffs, const std::string& instance)
   if (error && error != std::errc::no_such_file_or_directory) {
     return absl::ErrnoToStatus(error.value(), absl::StrCat("remove ", path));
   }
-  // The parent goes with the last instance; while another is there this fails, and shall. One that an administrator made
-  // for other users (tmpfiles.d) has another mode than ours, and stays.
+  // The parent goes with the last instance; while another is there this fails, and shall. One that an administrator
+  // made for other users (tmpfiles.d) has another mode than ours, and stays.
   const std::string parent = absl::StrCat(bpffs, "/", kParent);
   struct stat info {};
   if (stat(parent.c_str(), &info) == 0 && (info.st_mode & 07777) == kFolderMode) rmdir(parent.c_str());

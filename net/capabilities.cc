@@ -32,8 +32,7 @@ std::string Describe(Capability capability) {
 absl::StatusOr<std::vector<std::string>> MissingCapabilities(std::span<const Capability> wanted) {
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
-  if (syscall(SYS_capget, &header, sets) != 0)
-    return absl::ErrnoToStatus(errno, "read the process's capabilities");
+  if (syscall(SYS_capget, &header, sets) != 0) return absl::ErrnoToStatus(errno, "read the process's capabilities");
   std::vector<std::string> missing;
   for (const Capability capability : wanted) {
     const auto number = static_cast<unsigned>(capability);

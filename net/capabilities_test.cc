@@ -39,9 +39,8 @@ TEST_F(CapabilitiesTest, MissingOnesAreNamed) {
   InNamespace([] {
     EXPECT_THAT(RequireCapabilities(kCapabilitiesAlways), IsOk());
     KeepOnly({});
-    EXPECT_THAT(
-        RequireCapabilities(kCapabilitiesAlways),
-        FailsWith(absl::StatusCode::kPermissionDenied, "CAP_BPF (maps, loading programs), CAP_NET_ADMIN"));
+    EXPECT_THAT(RequireCapabilities(kCapabilitiesAlways),
+                FailsWith(absl::StatusCode::kPermissionDenied, "CAP_BPF (maps, loading programs), CAP_NET_ADMIN"));
     EXPECT_THAT(*MissingCapabilities(std::array{Capability::kSysAdmin}),
                 ::testing::ElementsAre(::testing::StartsWith("CAP_SYS_ADMIN (mounting a bpffs")));
   });
@@ -67,11 +66,8 @@ TEST_F(CapabilitiesTest, TwoAreEnoughForEverythingButTheProgramsOnAMountedBpffs)
       EXPECT_THAT(AddSourceAddress(pair->link.ifindex, *source), IsOk());
       EXPECT_THAT(AddVipRoute({.vip = *vip, .ifindex = pair->link.ifindex, .source = *source}), IsOk());
       const CountingProgram program("counts");
-      const AttachSpec spec = {.ifindex = pair->link.ifindex,
-                               .mechanism = mechanism,
-                               .instance = kInstance,
-                               .role = "r",
-                               .pin_dir = *pins};
+      const AttachSpec spec = {
+          .ifindex = pair->link.ifindex, .mechanism = mechanism, .instance = kInstance, .role = "r", .pin_dir = *pins};
       {
         auto attachment = Attachment::Attach(spec, program.fd());
         ASSERT_THAT(attachment.status(), IsOk());
@@ -93,8 +89,7 @@ TEST_F(CapabilitiesTest, StackSlotsOfPointersAreReusedOnlyWithPerfmon) {
   // What clang does with a stack slot whose pointer is no longer needed, and the splitter's verifier log
   // showed.
   const std::vector<bpf_insn> code = {Store64(BPF_REG_10, BPF_REG_1, -8), MovImm(BPF_REG_2, 0),
-                                      Store32(BPF_REG_10, BPF_REG_2, -8), MovImm(BPF_REG_0, TC_ACT_UNSPEC),
-                                      Exit()};
+                                      Store32(BPF_REG_10, BPF_REG_2, -8), MovImm(BPF_REG_0, TC_ACT_UNSPEC), Exit()};
   InNamespace([&] {
     const auto loads = [&] {
       return UniqueFd(bpf_prog_load(BPF_PROG_TYPE_SCHED_CLS, "reuse", "GPL", code.data(), code.size(), nullptr))
@@ -111,8 +106,8 @@ TEST_F(CapabilitiesTest, WithoutNetAdminEverythingIsRefusedAndNothingStays) {
   InNamespace([] {
     constexpr std::array kBpfOnly = {Capability::kBpf};
     KeepOnly(kBpfOnly);
-    EXPECT_TRUE(absl::IsPermissionDenied(
-        CreateVethPair({.name = "hr0", .peer_name = "hr0p", .instance = kInstance}).status()));
+    EXPECT_TRUE(
+        absl::IsPermissionDenied(CreateVethPair({.name = "hr0", .peer_name = "hr0p", .instance = kInstance}).status()));
     EXPECT_TRUE(absl::IsPermissionDenied(TcxSupported().status())) << TcxSupported().status();
     EXPECT_EQ(ListLinks()->size(), 1u);
   });

@@ -109,13 +109,14 @@ class Cleaner {
       report_.failures.push_back(absl::StrCat("routes of ", link.name, ": ", routes.status().message()));
       return;
     }
-    for (const VipRoute& route : *routes) Note(DeleteVipRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", link.name));
+    for (const VipRoute& route : *routes)
+      Note(DeleteVipRoute(route), absl::StrCat("route ", route.vip.ToString(), " dev ", link.name));
     removed_.insert(removed_.end(), routes->begin(), routes->end());
   }
 
-  // The rules and the routes by uplinks of VIPs that have no route by any instance's interface: they outlive that interface, and
-  // bear no instance's name. Another instance's VIP may be without its route for a moment, so where there is one, only those of the
-  // routes that were removed here go.
+  // The rules and the routes by uplinks of VIPs that have no route by any instance's interface: they outlive that
+  // interface, and bear no instance's name. Another instance's VIP may be without its route for a moment, so where
+  // there is one, only those of the routes that were removed here go.
   void RemoveWhatServedThem() {
     const auto standing = ListVipRoutes();
     const auto rules = ListVipRules();
@@ -126,13 +127,16 @@ class Cleaner {
       return;
     }
     const auto instances = ListPinnedInstances(bpffs_);
-    const bool alone = instances.ok() && std::all_of(instances->begin(), instances->end(), [&](const std::string& each) { return each == instance_; });
+    const bool alone = instances.ok() && std::all_of(instances->begin(), instances->end(),
+                                                     [&](const std::string& each) { return each == instance_; });
     const auto is_over = [&](const IpAddress& vip) {
       const auto has = [&vip](const VipRoute& each) { return each.vip == vip; };
-      return std::any_of(removed_.begin(), removed_.end(), has) || (alone && std::none_of(standing->begin(), standing->end(), has));
+      return std::any_of(removed_.begin(), removed_.end(), has) ||
+             (alone && std::none_of(standing->begin(), standing->end(), has));
     };
     for (const VipRule& rule : *rules) {
-      if (is_over(rule.vip)) Note(DeleteVipRule(rule), absl::StrCat("routing rule ", rule.priority, " to ", rule.vip.ToString()));
+      if (is_over(rule.vip))
+        Note(DeleteVipRule(rule), absl::StrCat("routing rule ", rule.priority, " to ", rule.vip.ToString()));
     }
     for (const VipRoute& route : *routes) {
       if (is_over(route.vip))
@@ -151,8 +155,7 @@ class Cleaner {
   void RemovePins() {
     const std::string path = PinDir(bpffs_, instance_);
     std::error_code error;
-    if (std::filesystem::exists(path, error))
-      Note(RemovePinDir(bpffs_, instance_), absl::StrCat("pins ", path));
+    if (std::filesystem::exists(path, error)) Note(RemovePinDir(bpffs_, instance_), absl::StrCat("pins ", path));
     NoteIfAny(ReleaseBpffs(bpffs_), absl::StrCat("bpffs ", bpffs_));
   }
 
@@ -165,9 +168,7 @@ class Cleaner {
 
 }  // namespace
 
-CleanReport Clean(const std::string& instance, const std::string& bpffs) {
-  return Cleaner(instance, bpffs).Run();
-}
+CleanReport Clean(const std::string& instance, const std::string& bpffs) { return Cleaner(instance, bpffs).Run(); }
 
 absl::StatusOr<std::vector<std::string>> FindInstances(const std::string& bpffs) {
   std::set<std::string> instances;

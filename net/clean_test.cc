@@ -54,18 +54,19 @@ bool BuildInstance(int steps, Mechanism mechanism, const CountingProgram& progra
       [&] { return attach("eth0", Direction::kIngress, "reply"); },
       [&] { return AddSourceAddress(FindLink("hr0")->ifindex, Ip("10.77.0.1")).ok(); },
       [&] {
-        return AddVipRoute(
-                   {.vip = Ip("10.99.0.53"), .ifindex = FindLink("hr0")->ifindex, .source = Ip("10.77.0.1")})
+        return AddVipRoute({.vip = Ip("10.99.0.53"), .ifindex = FindLink("hr0")->ifindex, .source = Ip("10.77.0.1")})
                    .ok() &&
-               AddVipRoute(
-                   {.vip = Ip("fd99::53"), .ifindex = FindLink("hr0")->ifindex, .source = Ip("fd77::1")})
-                   .ok();
+               AddVipRoute({.vip = Ip("fd99::53"), .ifindex = FindLink("hr0")->ifindex, .source = Ip("fd77::1")}).ok();
       },
-      [&] { return AddVipRule({Ip("10.99.0.53"), 100}).ok() && AddVipRule({Ip("fd99::53"), 100}).ok(); },
+      [&] {
+        return AddVipRule({Ip("10.99.0.53"), 100}).ok() && AddVipRule({Ip("fd99::53"), 100}).ok();
+      },
       [&] {
         const auto eth0 = FindLink("eth0");
-        return AddUplinkRoute({.vip = Ip("10.99.0.53"), .ifindex = eth0->ifindex, .source = Ip("10.77.0.1")}, eth0->mac).ok() &&
-               AddUplinkRoute({.vip = Ip("fd99::53"), .ifindex = eth0->ifindex, .source = Ip("fd77::1")}, eth0->mac).ok();
+        return AddUplinkRoute({.vip = Ip("10.99.0.53"), .ifindex = eth0->ifindex, .source = Ip("10.77.0.1")}, eth0->mac)
+                   .ok() &&
+               AddUplinkRoute({.vip = Ip("fd99::53"), .ifindex = eth0->ifindex, .source = Ip("fd77::1")}, eth0->mac)
+                   .ok();
       },
   };
   for (int step = 0; step < steps; ++step) {
@@ -85,17 +86,16 @@ class CleanTest : public NamespaceTest, public ::testing::WithParamInterface<Mec
       for (const char* command :
            {"mkdir -p /tmp/hedgerow-clean-test", "ip link add eth0 type veth peer name eth0p",
             "ip link set eth0 addrgenmode none", "ip link set eth0p addrgenmode none", "ip link set eth0 up",
-            "ip link set eth0p up", "ip addr add 10.77.0.1/24 dev eth0",
-            "ip addr add fd77::1/64 dev eth0 nodad", "ip link add foreign0 type bridge",
-            "ip link set foreign0 alias hedgerow:another", "ip route add 10.98.0.1/32 dev eth0 proto 72"}) {
+            "ip link set eth0p up", "ip addr add 10.77.0.1/24 dev eth0", "ip addr add fd77::1/64 dev eth0 nodad",
+            "ip link add foreign0 type bridge", "ip link set foreign0 alias hedgerow:another",
+            "ip route add 10.98.0.1/32 dev eth0 proto 72"}) {
         ASSERT_EQ(Shell(command), 0) << command;
       }
       // The kernel's workers add IPv6 routes some time after the address: compare from then on.
       ASSERT_TRUE(WaitFor("ip -6 route show table local | grep -q 'local fd77::1'"));
       before_ = Snapshot();
       body();
-      ASSERT_EQ(Shell("rmdir /tmp/hedgerow-clean-test"), 0)
-          << "the bpffs is still mounted, or something is in it";
+      ASSERT_EQ(Shell("rmdir /tmp/hedgerow-clean-test"), 0) << "the bpffs is still mounted, or something is in it";
     });
   }
   // Everything the system's own tools show of links, addresses, routes, qdiscs, filters and TCX.

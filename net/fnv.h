@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // FNV-1a: turns an instance's name into the numbers the kernel lets us mark our objects with (interface groups,
-// filter handles), and tells builds and configurations apart; no protection against forgery. Stable across versions, since clean must recognise what an older daemon left.
+// filter handles), and tells builds and configurations apart; no protection against forgery. Stable across versions,
+// since clean must recognise what an older daemon left.
 #pragma once
 
 #include <cstdint>

@@ -54,8 +54,7 @@ ProbeResult ProbeVersion() {
 }
 
 ProbeResult ProbeBtf() {
-  ProbeResult result{
-      .name = "btf", .required = true, .offers = "loading programs that follow the kernel's own types"};
+  ProbeResult result{.name = "btf", .required = true, .offers = "loading programs that follow the kernel's own types"};
   if (access(kBtfPath, R_OK) == 0) {
     result.found = Found::kYes;
     result.detail = kBtfPath;
@@ -90,9 +89,8 @@ ProbeResult ProbeJit() {
 }
 
 ProbeResult ProbeTcx() {
-  ProbeResult result{.name = "tcx",
-                     .required = false,
-                     .offers = "attaching in a stated order beside others; otherwise clsact"};
+  ProbeResult result{
+      .name = "tcx", .required = false, .offers = "attaching in a stated order beside others; otherwise clsact"};
   const auto supported = TcxSupported();
   const bool lacking = supported.ok() && !*supported;
   Conclude(result, lacking ? absl::NotFoundError("it came with 6.6") : supported.status());

@@ -40,8 +40,7 @@ TEST_F(KernelProbeTest, AgreesWithTheSystemsTools) {
     EXPECT_EQ(results["btf"].found == Found::kYes, Shell("test -r /sys/kernel/btf/vmlinux") == 0);
     ASSERT_EQ(Shell("ip link add try0 type veth peer name try1"), 0);
     for (const auto& [kind, command] :
-         {std::pair("htb",
-                    "tc qdisc add dev try0 root handle 1: htb 2>/dev/null && tc qdisc del dev try0 root"),
+         {std::pair("htb", "tc qdisc add dev try0 root handle 1: htb 2>/dev/null && tc qdisc del dev try0 root"),
           std::pair("fq", "tc qdisc add dev try0 root handle 1: fq 2>/dev/null && tc qdisc del dev try0 root"),
           std::pair("clsact", "tc qdisc add dev try0 clsact 2>/dev/null")}) {
       const Found expected = Shell(command) == 0 ? Found::kYes : Found::kNo;

@@ -36,8 +36,8 @@ absl::StatusOr<Network> Network::Parse(absl::string_view text) {
   Network network{.address = *address, .bits = address->prefix_bits()};
   if (slash == absl::string_view::npos) return network;
   const absl::string_view digits = text.substr(slash + 1);
-  const bool plain = !digits.empty() && digits.size() <= 3 &&
-                     digits.find_first_not_of("0123456789") == absl::string_view::npos;
+  const bool plain =
+      !digits.empty() && digits.size() <= 3 && digits.find_first_not_of("0123456789") == absl::string_view::npos;
   if (!plain || !absl::SimpleAtoi(digits, &network.bits) || network.bits > address->prefix_bits()) {
     return absl::InvalidArgumentError(absl::StrCat("a prefix of ", address->is_v4() ? "IPv4" : "IPv6", " has 0 to ",
                                                    address->prefix_bits(), " bits"));
@@ -94,8 +94,8 @@ bool Networks::Contains(const std::array<uint8_t, 16>& address) const {
 const Networks& PrivateNetworks() {
   static const Networks& networks = *new Networks([] {
     std::vector<Network> list;
-    for (const char* text : {"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16", "::1/128",
-                             "fc00::/7", "fe80::/10"}) {
+    for (const char* text : {"127.0.0.0/8", "10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16", "169.254.0.0/16",
+                             "::1/128", "fc00::/7", "fe80::/10"}) {
       list.push_back(*Network::Parse(text));
     }
     return list;

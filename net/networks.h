@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Lists of networks in CIDR notation (RFC 4632, RFC 4291 section 2.3): the sources from which a port takes packets. The
-// configurations of nodes and proxies name them `clients`; a node's ports match each datagram's source against one. Pure; a
-// list may be read by any thread.
+// configurations of nodes and proxies name them `clients`; a node's ports match each datagram's source against one.
+// Pure; a list may be read by any thread.
 
 #pragma once
 
@@ -22,8 +22,8 @@ struct Network {
   IpAddress address{};  // its first one: no bit beyond the prefix is set
   int bits = 0;         // of the prefix, in the address's own family: 0 to 32, or 0 to 128
 
-  // "10.0.0.0/8" or "fd00::/8"; an address alone is the network of that address. InvalidArgument says what is wrong with the
-  // text, and what was meant where bits beyond the prefix are set.
+  // "10.0.0.0/8" or "fd00::/8"; an address alone is the network of that address. InvalidArgument says what is wrong
+  // with the text, and what was meant where bits beyond the prefix are set.
   static absl::StatusOr<Network> Parse(absl::string_view text);
   // The prefix's bits, of the 16 bytes of IpAddress::mapped.
   std::array<uint8_t, 16> mask() const;
@@ -58,9 +58,9 @@ class Networks {
   std::vector<Rule> rules_;
 };
 
-// Loopback (RFC 1122 section 3.2.1.3, RFC 4291), private (RFC 1918), unique local (RFC 4193) and link-local (RFC 3927, RFC
-// 4291) addresses: those that no packet from the Internet has. Without the shared address space of RFC 6598, which a provider's
-// customers have in common.
+// Loopback (RFC 1122 section 3.2.1.3, RFC 4291), private (RFC 1918), unique local (RFC 4193) and link-local (RFC 3927,
+// RFC 4291) addresses: those that no packet from the Internet has. Without the shared address space of RFC 6598, which
+// a provider's customers have in common.
 const Networks& PrivateNetworks();
 
 }  // namespace hedgerow::net

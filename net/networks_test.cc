@@ -50,8 +50,9 @@ TEST(Networks, PrivateOnesAreThoseThatNoPacketOfTheInternetComesFrom) {
                              "169.254.1.1", "::1", "fd77::1", "fc00::1", "fe80::1"}) {
     EXPECT_TRUE(Has(PrivateNetworks(), inside)) << inside;
   }
-  for (const char* outside : {"0.0.0.0", "8.8.8.8", "100.64.0.1", "172.15.255.255", "172.32.0.0", "192.169.0.1", "192.0.2.1",
-                              "255.255.255.255", "::", "::2", "2001:db8::1", "fec0::1", "::ffff:8.8.8.8"}) {
+  for (const char* outside :
+       {"0.0.0.0", "8.8.8.8", "100.64.0.1", "172.15.255.255", "172.32.0.0", "192.169.0.1", "192.0.2.1",
+        "255.255.255.255", "::", "::2", "2001:db8::1", "fec0::1", "::ffff:8.8.8.8"}) {
     EXPECT_FALSE(Has(PrivateNetworks(), outside)) << outside;
   }
 }
@@ -70,8 +71,8 @@ TEST(Network, OtherTextsAreRefusedWithWhatWasMeant) {
   EXPECT_THAT(why("10.0.0.0/33"), HasSubstr("IPv4 has 0 to 32 bits"));
   EXPECT_THAT(why("::/129"), HasSubstr("IPv6 has 0 to 128 bits"));
   EXPECT_THAT(why("::ffff:0.0.0.0/96"), HasSubstr("IPv4 has 0 to 32 bits"));
-  for (const char* text : {"", "/8", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0/ 8", "10.0.0.0/8/8", "10.0.0/8",
-                           "10.0.0.0/0x8", "any", "10.0.0.0/4294967304"}) {
+  for (const char* text : {"", "/8", "10.0.0.0/", "10.0.0.0/-1", "10.0.0.0/+8", "10.0.0.0/ 8", "10.0.0.0/8/8",
+                           "10.0.0/8", "10.0.0.0/0x8", "any", "10.0.0.0/4294967304"}) {
     EXPECT_FALSE(Network::Parse(text).ok()) << text;
   }
 }

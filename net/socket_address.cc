@@ -29,12 +29,14 @@ SocketAddress::SocketAddress(const IpAddress& address, uint16_t port) {
 absl::StatusOr<SocketEnd> OwnEnd(int socket) {
   sockaddr_storage storage{};
   socklen_t bytes = sizeof(storage);
-  if (getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0) return absl::ErrnoToStatus(errno, "getsockname");
+  if (getsockname(socket, reinterpret_cast<sockaddr*>(&storage), &bytes) != 0)
+    return absl::ErrnoToStatus(errno, "getsockname");
   return EndOf(storage);
 }
 
 absl::StatusOr<SocketEnd> EndOf(const sockaddr_storage& storage) {
-  if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6) return absl::InvalidArgumentError("neither IPv4 nor IPv6");
+  if (storage.ss_family != AF_INET && storage.ss_family != AF_INET6)
+    return absl::InvalidArgumentError("neither IPv4 nor IPv6");
   const bool v4 = storage.ss_family == AF_INET;
   const auto& in = reinterpret_cast<const sockaddr_in&>(storage);
   const auto& in6 = reinterpret_cast<const sockaddr_in6&>(storage);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An address and a port as the socket calls take them. Used where a program sends datagrams of its own: the daemon's self-test,
-// `hedgerow check`.
+// An address and a port as the socket calls take them. Used where a program sends datagrams of its own: the daemon's
+// self-test, `hedgerow check`.
 #pragma once
 
 #include <sys/socket.h>

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Waits for the BPF programs that run. Called by all that change a map that programs read, before it relies on the change.
+// Waits for the BPF programs that run. Called by all that change a map that programs read, before it relies on the
+// change.
 #pragma once
 
 #include "absl/status/status.h"

@@ -36,15 +36,15 @@ namespace {
 constexpr int kBacklog = 16;
 constexpr std::chrono::milliseconds kAcceptAgain(100);
 constexpr int kLookAgain_ms = 2000;  // whether the socket is still there
-// Numbers of connections are the highest that the process may have, so that its own descriptors stay below: those are a few
-// hundred. A table of descriptors for this many takes 32 KiB.
+// Numbers of connections are the highest that the process may have, so that its own descriptors stay below: those are a
+// few hundred. A table of descriptors for this many takes 32 KiB.
 constexpr int kHighestDescriptor = 4096;
 // Where the process may have few: one in so many is a connection's.
 constexpr int kOwnersShare = 8, kGroupsShare = 16;
 
-// By the number of the connection, which is in the name that gRPC has for one that it was given: "fd:N". What is noted outlives
-// the connection, whose client may be gone when its call is done. A number is another connection's only after all others of its
-// range (Place).
+// By the number of the connection, which is in the name that gRPC has for one that it was given: "fd:N". What is noted
+// outlives the connection, whose client may be gone when its call is done. A number is another connection's only after
+// all others of its range (Place).
 class Askers {
  public:
   static Askers& Get() {
@@ -180,8 +180,8 @@ void AdminSocket::Place(int connection) {
   refused_in_process[options_.group.empty() ? 0 : 1].fetch_add(1, std::memory_order_relaxed);
   ++refused_;
   if ((refused_ & (refused_ - 1)) == 0) {  // the first, the second, the fourth ...
-    options_.log(absl::StrCat("the socket ", path_, " has all the connections that it may have; refused since the start: ",
-                              refused_));
+    options_.log(absl::StrCat("the socket ", path_,
+                              " has all the connections that it may have; refused since the start: ", refused_));
   }
   if (placed >= 0) close(placed);
   close(connection);
@@ -211,13 +211,13 @@ std::string OthersThatAnswer(const std::string& path) {
     if (other != path && entry.is_socket(error) && KnockOnUnixSocket(other) == 0) others.push_back(other);
   }
   std::sort(others.begin(), others.end());
-  return others.empty() ? "" : absl::StrCat(". These answer: ", absl::StrJoin(others, ", "), " (name one with --socket)");
+  return others.empty() ? ""
+                        : absl::StrCat(". These answer: ", absl::StrJoin(others, ", "), " (name one with --socket)");
 }
 
 }  // namespace
 
-absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::string& path,
-                                                                const AdminPeer& peer) {
+absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::string& path, const AdminPeer& peer) {
   // gRPC would retry for seconds and then say little; a plain connection tells at once what is wrong.
   const int error = KnockOnUnixSocket(path);
   if (error == ENAMETOOLONG) {
@@ -227,14 +227,16 @@ absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::strin
     return absl::PermissionDeniedError(absl::StrCat("no permission to open ", path, "; ", peer.who_may));
   }
   if (error == EAGAIN) {
-    return absl::DeadlineExceededError(absl::StrCat(peer.program, " listens on ", path,
-                                                    " and accepts no connection: its process is stopped, or the host is overloaded"));
+    return absl::DeadlineExceededError(
+        absl::StrCat(peer.program, " listens on ", path,
+                     " and accepts no connection: its process is stopped, or the host is overloaded"));
   }
   if (error != 0) {
-    return absl::UnavailableError(absl::StrCat(
-        peer.program, " is not running: ",
-        error == ENOENT ? absl::StrCat(path, " does not exist") : absl::StrCat("no process listens on ", path, " (", strerror(error), ")"),
-        ". ", peer.hint, OthersThatAnswer(path)));
+    return absl::UnavailableError(
+        absl::StrCat(peer.program, " is not running: ",
+                     error == ENOENT ? absl::StrCat(path, " does not exist")
+                                     : absl::StrCat("no process listens on ", path, " (", strerror(error), ")"),
+                     ". ", peer.hint, OthersThatAnswer(path)));
   }
   return grpc::CreateChannel(absl::StrCat("unix:", path), grpc::InsecureChannelCredentials());
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Administration by gRPC over unix sockets: what the daemon's and the node's servers and clients share. A program has one
-// socket for its owner, and may have a second one for a group, which serves the calls that change nothing. Each program has
-// services of its own (proxy/admin/server.cc, cluster/node/admin/admin_server.cc).
+// Administration by gRPC over unix sockets: what the daemon's and the node's servers and clients share. A program has
+// one socket for its owner, and may have a second one for a group, which serves the calls that change nothing. Each
+// program has services of its own (proxy/admin/server.cc, cluster/node/admin/admin_server.cc).
 
 #pragma once
 
@@ -35,8 +35,9 @@ Asker AskerOf(const grpc::ServerContext& context);
 
 class AdminSocket {
  public:
-  // Connections at a time, of all sockets for owners in this process and of all for groups, or fewer where the process may
-  // have less than 512 descriptors. What comes beyond is closed at once, counted (Refused) and logged. gRPC aborts a process that has no descriptors left, so no asker may take them all.
+  // Connections at a time, of all sockets for owners in this process and of all for groups, or fewer where the process
+  // may have less than 512 descriptors. What comes beyond is closed at once, counted (Refused) and logged. gRPC aborts
+  // a process that has no descriptors left, so no asker may take them all.
   static constexpr int kOwnerConnections = 64;
   static constexpr int kGroupConnections = 32;
 
@@ -47,7 +48,8 @@ class AdminSocket {
     int request_max_bytes = 0;
     // What to do when another process has the socket: "give this node its own admin_socket".
     std::string hint{};
-    // Empty: the socket is for its owner, mode 0600. Else for the members of this group too, a name or a number, mode 0660.
+    // Empty: the socket is for its owner, mode 0600. Else for the members of this group too, a name or a number, mode
+    // 0660.
     std::string group{};
     // Takes a line for the program's log; on a thread of the socket's own.
     std::function<void(const std::string&)> log = [](const std::string&) {};
@@ -56,7 +58,8 @@ class AdminSocket {
   // Serves `service` on gRPC's own threads. Makes the socket's folder (mode 0755 less the umask) when it is
   // missing. AlreadyExists when a live process answers on the socket, or when the path is no socket; a dead
   // process's socket is replaced; FailedPrecondition when it cannot be told which, the folder cannot be made, or the
-  // group does not exist; Unavailable when it cannot listen there. A socket that is removed is made again within seconds.
+  // group does not exist; Unavailable when it cannot listen there. A socket that is removed is made again within
+  // seconds.
   static absl::StatusOr<std::unique_ptr<AdminSocket>> Listen(const std::string& path,
                                                              std::unique_ptr<grpc::Service> service,
                                                              const Options& options);

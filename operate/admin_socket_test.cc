@@ -127,19 +127,24 @@ class AdminSocketTest : public testing::Test {
 
 TEST(GrpcStatusTest, TheLibrarysWordsBecomeACause) {
   using grpc::StatusCode;
-  const auto text = [](StatusCode code, const char* message) { return std::string(FromGrpc(grpc::Status(code, message)).message()); };
+  const auto text = [](StatusCode code, const char* message) {
+    return std::string(FromGrpc(grpc::Status(code, message)).message());
+  };
   EXPECT_THAT(text(StatusCode::DEADLINE_EXCEEDED, "Deadline Exceeded"), testing::HasSubstr("its process is stopped"));
-  EXPECT_EQ(text(StatusCode::UNAVAILABLE, "failed to connect to all addresses; last error: UNKNOWN: unix:/run/x: Connection refused"),
+  EXPECT_EQ(text(StatusCode::UNAVAILABLE,
+                 "failed to connect to all addresses; last error: UNKNOWN: unix:/run/x: Connection refused"),
             "the program has just ended: nothing answers on its socket");
   EXPECT_THAT(text(StatusCode::UNAVAILABLE, "Socket closed"), testing::HasSubstr("may be done or not"));
-  const grpc::Status full(StatusCode::UNAVAILABLE,
-                          "failed to connect to all addresses; last error: UNKNOWN: unix:/run/x: Resource temporarily unavailable");
+  const grpc::Status full(
+      StatusCode::UNAVAILABLE,
+      "failed to connect to all addresses; last error: UNKNOWN: unix:/run/x: Resource temporarily unavailable");
   EXPECT_THAT(std::string(FromGrpc(full).message()), testing::HasSubstr("runs and accepts no connection"));
   EXPECT_EQ(FromGrpc(full).code(), absl::StatusCode::kDeadlineExceeded) << "and so no exit code 3: it runs";
   // What a server of ours says stays.
   EXPECT_EQ(text(StatusCode::UNAVAILABLE, "the daemon is still starting"), "the daemon is still starting");
   EXPECT_EQ(text(StatusCode::DEADLINE_EXCEEDED, "the loop does not answer"), "the loop does not answer");
-  EXPECT_EQ(FromGrpc(grpc::Status(StatusCode::UNAVAILABLE, "Socket closed")).code(), absl::StatusCode::kUnavailable) << "and so exit code 3";
+  EXPECT_EQ(FromGrpc(grpc::Status(StatusCode::UNAVAILABLE, "Socket closed")).code(), absl::StatusCode::kUnavailable)
+      << "and so exit code 3";
 }
 
 TEST_F(AdminSocketTest, IsForItsOwnerOnly) {
@@ -211,8 +216,8 @@ TEST_F(AdminSocketTest, ConnectionsAreBoundedAndOneThatEndsMakesRoom) {
   for (const int fd : held) close(fd);
   {
     absl::MutexLock lock(&mutex);
-    EXPECT_THAT(lines, testing::ElementsAre(testing::EndsWith(": 1"), testing::EndsWith(": 2"), testing::EndsWith(": 4"),
-                                            testing::EndsWith(": 8")));
+    EXPECT_THAT(lines, testing::ElementsAre(testing::EndsWith(": 1"), testing::EndsWith(": 2"),
+                                            testing::EndsWith(": 4"), testing::EndsWith(": 8")));
   }
   const absl::Time end = absl::Now() + absl::Seconds(20);
   bool served = false;
@@ -352,8 +357,7 @@ TEST_F(AdminSocketTest, AFolderThatCannotBeMadeIsAnError) {
 TEST_F(AdminSocketTest, NobodyThereIsUnavailableInWords) {
   const absl::Status nobody = Open(folder_ + "/none").status();
   EXPECT_EQ(nobody.code(), absl::StatusCode::kUnavailable);
-  EXPECT_EQ(nobody.message(),
-            "echod is not running: " + folder_ + "/none does not exist. Start it");
+  EXPECT_EQ(nobody.message(), "echod is not running: " + folder_ + "/none does not exist. Start it");
 }
 
 TEST_F(AdminSocketTest, APathThatFitsNoSocketIsAnError) {

@@ -24,8 +24,8 @@ absl::Status Unknown(absl::string_view argument, std::vector<std::string> known,
   known.insert(known.end(), flags.begin(), flags.end());
   known.insert(known.end(), std::begin(kFlags), std::end(kFlags));
   const std::string guess = config::Suggest(absl::StripPrefix(argument, "--"), known);
-  return absl::InvalidArgumentError(absl::StrCat(
-      "unknown option ", argument, guess.empty() ? "" : absl::StrCat(", did you mean --", guess, "?")));
+  return absl::InvalidArgumentError(
+      absl::StrCat("unknown option ", argument, guess.empty() ? "" : absl::StrCat(", did you mean --", guess, "?")));
 }
 
 // -n as --NAME, and -nVALUE as --NAME=VALUE.
@@ -44,8 +44,8 @@ std::string Arguments::Get(const std::string& option, absl::string_view otherwis
 
 absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
                                          const std::vector<std::string>& value_options,
-                                         const std::vector<std::string>& flags, const std::map<char, std::string>& letters,
-                                         bool takes_command) {
+                                         const std::vector<std::string>& flags,
+                                         const std::map<char, std::string>& letters, bool takes_command) {
   Arguments arguments;
   for (size_t i = 0; i < argv.size(); ++i) {
     const std::string argument = WithoutLetter(argv[i], letters);

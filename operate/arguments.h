@@ -29,9 +29,9 @@ struct Arguments {
 
 // `argv` without the program's name. `value_options` are the names ("config") of the options that take a value,
 // as --config FILE or --config=FILE; the flags are `flags` and --json, --help (-h) and --version.
-// `letters` are short names of options: -n VALUE or -nVALUE. `takes_command`: "--" ends the options, and the rest is a command of
-// its own. InvalidArgument for anything else that starts with a dash, for a missing value and for a repeated option that
-// takes a value. Pure.
+// `letters` are short names of options: -n VALUE or -nVALUE. `takes_command`: "--" ends the options, and the rest is a
+// command of its own. InvalidArgument for anything else that starts with a dash, for a missing value and for a repeated
+// option that takes a value. Pure.
 absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
                                          const std::vector<std::string>& value_options,
                                          const std::vector<std::string>& flags = {},

@@ -64,8 +64,7 @@ TEST(ParseArguments, KnowsTheFlagsThatItIsGiven) {
   EXPECT_TRUE(parsed->Has("once"));
   EXPECT_THAT(parsed->words, ElementsAre("top", "dns")) << "a flag takes no word";
   EXPECT_FALSE(ParseArguments({"--once=1"}, {}, {"once"}).ok());
-  EXPECT_EQ(ParseArguments({"--onec"}, {}, {"once"}).status().message(),
-            "unknown option --onec, did you mean --once?");
+  EXPECT_EQ(ParseArguments({"--onec"}, {}, {"once"}).status().message(), "unknown option --onec, did you mean --once?");
 }
 
 TEST(ParseArguments, ALoneDashIsAWord) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A line in the program's log for each change that was asked for over the administration socket: the user and process that
-// asked, the command with its arguments, and what came of it. Called by the services of both programs.
+// A line in the program's log for each change that was asked for over the administration socket: the user and process
+// that asked, the command with its arguments, and what came of it. Called by the services of both programs.
 
 #pragma once
 
@@ -17,10 +17,10 @@ namespace hedgerow::operate {
 
 using AuditLog = std::function<void(const std::string&)>;
 
-// "audit: user root (0), process 4711: Drain {"backend":"b","service":"","on":true}: done". The command is the request's
-// name without "Request". Without secrets: of bytes the length alone is written, and nothing of a text whose name says
-// that it is a key or a secret. One line, of at most some 2,000 characters, whatever is in the request. Pure but for reading
-// /etc/passwd.
+// "audit: user root (0), process 4711: Drain {"backend":"b","service":"","on":true}: done". The command is the
+// request's name without "Request". Without secrets: of bytes the length alone is written, and nothing of a text whose
+// name says that it is a key or a secret. One line, of at most some 2,000 characters, whatever is in the request. Pure
+// but for reading /etc/passwd.
 std::string AuditLine(const Asker& asker, const google::protobuf::Message& request, const grpc::Status& result);
 
 // Writes the line and returns the result, for handlers that end with it.

@@ -56,8 +56,7 @@ TEST(Auxiliary, ItsEndWaitsForNoRetry) {
   const absl::Time begun = absl::Now();
   {
     const Auxiliary<HttpServer> page(
-        "metrics",
-        []() -> absl::StatusOr<std::unique_ptr<HttpServer>> { return absl::UnavailableError("not today"); },
+        "metrics", []() -> absl::StatusOr<std::unique_ptr<HttpServer>> { return absl::UnavailableError("not today"); },
         absl::Hours(1));
     EXPECT_THAT(page.problem(), StartsWith("metrics: not today; "));
   }
@@ -65,8 +64,7 @@ TEST(Auxiliary, ItsEndWaitsForNoRetry) {
 }
 
 TEST(Auxiliary, WhatIsNotConfiguredIsNoProblem) {
-  const Auxiliary<HttpServer> none("metrics",
-                                   []() -> absl::StatusOr<std::unique_ptr<HttpServer>> { return nullptr; });
+  const Auxiliary<HttpServer> none("metrics", []() -> absl::StatusOr<std::unique_ptr<HttpServer>> { return nullptr; });
   EXPECT_EQ(none.problem(), "");
   EXPECT_EQ(none.server(), nullptr);
 }

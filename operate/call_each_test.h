@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests of an administration service: asks for every call that its .proto has, so that a new one cannot be forgotten.
+// For tests of an administration service: asks for every call that its .proto has, so that a new one cannot be
+// forgotten.
 
 #pragma once
 
@@ -20,7 +21,7 @@ namespace hedgerow::operate {
 // Each method's status by its name, for an empty request and a patience of 300 ms: a call that streams ends with
 // DEADLINE_EXCEEDED.
 inline std::map<std::string, grpc::Status> CallEach(const std::shared_ptr<grpc::Channel>& channel,
-                                                        const google::protobuf::ServiceDescriptor& service) {
+                                                    const google::protobuf::ServiceDescriptor& service) {
   std::map<std::string, grpc::Status> found;
   grpc::GenericStub stub(channel);
   for (int i = 0; i < service.method_count(); ++i) {

@@ -104,7 +104,8 @@ int RunNamed(Call& call) {
   if (const std::string* foreign = ForeignOption(*command, call.arguments); foreign != nullptr) {
     return call.UsageError(absl::StrCat(command->name, " takes no --", *foreign));
   }
-  if (call.arguments.has_command && command->behind.empty()) return call.UsageError(absl::StrCat(command->name, " takes nothing behind --"));
+  if (call.arguments.has_command && command->behind.empty())
+    return call.UsageError(absl::StrCat(command->name, " takes nothing behind --"));
   return command->run(call);
 }
 
@@ -142,9 +143,7 @@ int Call::Fail(int exit_code, const std::string& text) const {
   return exit_code;
 }
 
-int Call::Fail(const absl::Status& status) const {
-  return Fail(ExitCodeOf(status), std::string(status.message()));
-}
+int Call::Fail(const absl::Status& status) const { return Fail(ExitCodeOf(status), std::string(status.message())); }
 
 int Call::FailOnALine(const absl::Status& status) const {
   if (!arguments.json()) return Fail(status);
@@ -157,8 +156,8 @@ int Call::FailOnALine(const absl::Status& status) const {
 
 int Call::UsageError(const std::string& text) const {
   const Command* command = arguments.words.empty() ? nullptr : Find(program, arguments.words[0]);
-  const std::string usage = command == nullptr ? absl::StrCat("`", program.name, " help` lists the commands")
-                                               : UsageLine(program, *command);
+  const std::string usage =
+      command == nullptr ? absl::StrCat("`", program.name, " help` lists the commands") : UsageLine(program, *command);
   return Fail(kExitUsage, absl::StrCat(program.name, ": ", text, "\n", usage));
 }
 

@@ -40,8 +40,8 @@ struct Call {
   int UsageError(const std::string& text) const;
 };
 
-// The command `help [COMMAND]`, for the end of every program's table. With --man and --completion it prints the program's manual
-// page and its completion for bash, which the installation writes to files.
+// The command `help [COMMAND]`, for the end of every program's table. With --man and --completion it prints the
+// program's manual page and its completion for bash, which the installation writes to files.
 Command HelpCommand();
 
 // `argv` without the program's name: {"status", "--json"}. Returns the exit code. --help alone is `help`,

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which commit a program was built of: beside the version, which many builds share. Of a tree without git, both are "unknown".
+// Which commit a program was built of: beside the version, which many builds share. Of a tree without git, both are
+// "unknown".
 
 #pragma once
 

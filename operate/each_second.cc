@@ -43,7 +43,9 @@ class Screen {
     if (lines.empty()) lines.push_back(Line{Span{"the first second ..."}});
     if (!trouble_.empty()) {
       const int64_t seconds = absl::ToInt64Seconds(absl::Now() - silent_since_);
-      lines.insert(lines.begin(), Line{Span{absl::StrCat("NO ANSWER for ", seconds, " s; what stands below is old: ", trouble_), Mark::kAlarm}});
+      lines.insert(lines.begin(),
+                   Line{Span{absl::StrCat("NO ANSWER for ", seconds, " s; what stands below is old: ", trouble_),
+                             Mark::kAlarm}});
     }
     const int rows = std::max(1, size.rows - 1);
     const int hidden = std::max(0, static_cast<int>(lines.size()) - rows);
@@ -73,7 +75,8 @@ bool OnKey(Terminal& terminal, Screen& screen) {
   using Key = Terminal::Key;
   const Key key = terminal.ReadKey();
   if (key == Key::kUp || key == Key::kDown) screen.Scroll(key == Key::kUp ? -1 : 1);
-  if (key == Key::kPageUp || key == Key::kPageDown) screen.Scroll(key == Key::kPageUp ? -screen.PageRows() : screen.PageRows());
+  if (key == Key::kPageUp || key == Key::kPageDown)
+    screen.Scroll(key == Key::kPageUp ? -screen.PageRows() : screen.PageRows());
   return key != Key::kQuit && key != Key::kEnd;
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A command that shows something each second until it is ended: on a terminal a screen that redraws itself, into a pipe one snapshot
-// after the other. Used by `hedgerow top` and `hedgerow steer show --watch`.
+// A command that shows something each second until it is ended: on a terminal a screen that redraws itself, into a pipe
+// one snapshot after the other. Used by `hedgerow top` and `hedgerow steer show --watch`.
 #pragma once
 
 #include <signal.h>
@@ -36,8 +36,8 @@ class EachSecond {
   EachSecond(const EachSecond&) = delete;
   EachSecond& operator=(const EachSecond&) = delete;
 
-  // Returns an exit code, at Ctrl-C, `q`, and where reading or printing fails. `once`: one snapshot, after a second. `footer`: the
-  // screen's last line.
+  // Returns an exit code, at Ctrl-C, `q`, and where reading or printing fails. `once`: one snapshot, after a second.
+  // `footer`: the screen's last line.
   int Run(const Call& call, EachSecondView& view, bool once, const std::string& footer) const;
 
  private:

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one owner thread of a daemon (hedgerowd, the supervisor of `hedgerow steer`): file descriptors, timers and closures from
-// other threads (gRPC, the metrics server) all run here, one at a time, so that nothing behind it needs a lock.
+// The one owner thread of a daemon (hedgerowd, the supervisor of `hedgerow steer`): file descriptors, timers and
+// closures from other threads (gRPC, the metrics server) all run here, one at a time, so that nothing behind it needs a
+// lock.
 
 #pragma once
 
@@ -92,8 +93,7 @@ absl::StatusOr<T> EventLoop::Call(absl::Duration timeout, std::function<absl::St
   });
   if (!posted) return absl::UnavailableError("the daemon is stopping or overloaded");
   absl::MutexLock lock(&state->mutex);
-  const auto done = [&state]()
-                        ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->result.has_value(); };
+  const auto done = [&state]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->result.has_value(); };
   if (!state->mutex.AwaitWithTimeout(absl::Condition(&done), timeout)) {
     state->abandoned = true;
     return absl::DeadlineExceededError("the daemon's event loop did not answer in time");

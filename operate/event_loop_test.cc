@@ -74,9 +74,9 @@ TEST(EventLoop, AStoppedTimerFiresNoMore) {
   ASSERT_TRUE(timer.ok());
   ASSERT_TRUE((*loop)
                   ->StartTimer(absl::Milliseconds(2),
-                          [&] {
-                            if (++turns == 5) (*loop)->Stop();
-                          })
+                               [&] {
+                                 if (++turns == 5) (*loop)->Stop();
+                               })
                   .ok());
   (*loop)->Run();
   EXPECT_EQ(stopped, 1);
@@ -99,9 +99,9 @@ TEST(EventLoop, TimersFireAndACallbackMayUnwatchItself) {
                   .ok());
   ASSERT_TRUE((*loop)
                   ->StartTimer(absl::Milliseconds(1),
-                          [&] {
-                            if (++turns == 5) (*loop)->Stop();
-                          })
+                               [&] {
+                                 if (++turns == 5) (*loop)->Stop();
+                               })
                   .ok());
   (*loop)->Run();
   EXPECT_EQ(turns, 5);

@@ -20,16 +20,11 @@ enum ExitCode {
 // Pure.
 inline int ExitCodeOf(const absl::Status& status) {
   switch (status.code()) {
-    case absl::StatusCode::kOk:
-      return kExitOk;
-    case absl::StatusCode::kInvalidArgument:
-      return kExitUsage;
-    case absl::StatusCode::kUnavailable:
-      return kExitNotRunning;
-    case absl::StatusCode::kPermissionDenied:
-      return kExitNotAllowed;
-    default:
-      return kExitFailure;
+    case absl::StatusCode::kOk: return kExitOk;
+    case absl::StatusCode::kInvalidArgument: return kExitUsage;
+    case absl::StatusCode::kUnavailable: return kExitNotRunning;
+    case absl::StatusCode::kPermissionDenied: return kExitNotAllowed;
+    default: return kExitFailure;
   }
 }
 

@@ -30,8 +30,18 @@ constexpr int kLeastVersion = 2;
 constexpr int kVersionOfTruncate = 3;
 
 // Libraries that are loaded late (the name service), what they read, and the kernel's view of itself.
-constexpr const char* kAlwaysRead[] = {"/usr", "/lib", "/lib64", "/proc", "/sys", "/dev/null", "/dev/urandom", "/etc/passwd",
-                                       "/etc/group", "/etc/nsswitch.conf", "/etc/ld.so.cache", "/etc/localtime"};
+constexpr const char* kAlwaysRead[] = {"/usr",
+                                       "/lib",
+                                       "/lib64",
+                                       "/proc",
+                                       "/sys",
+                                       "/dev/null",
+                                       "/dev/urandom",
+                                       "/etc/passwd",
+                                       "/etc/group",
+                                       "/etc/nsswitch.conf",
+                                       "/etc/ld.so.cache",
+                                       "/etc/localtime"};
 
 uint64_t RightsOf(FileAccess::Kind kind, uint64_t handled) {
   return kind == FileAccess::Kind::kRead ? kReadFile | kReadDir : handled & ~kExecute;
@@ -62,20 +72,23 @@ absl::Status ConfineFiles(const std::vector<FileAccess>& allowed) {
   if (version < kLeastVersion) return absl::UnimplementedError("this kernel's Landlock is of before Linux 5.19");
   const uint64_t handled = kOfVersion2 | (version >= kVersionOfTruncate ? kTruncate : 0);
   const landlock_ruleset_attr attributes{.handled_access_fs = handled};
-  const int ruleset = static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, sizeof(attributes.handled_access_fs), 0));
+  const int ruleset =
+      static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, sizeof(attributes.handled_access_fs), 0));
   if (ruleset < 0) return absl::ErrnoToStatus(errno, "make rules of Landlock");
   const auto closer = absl::MakeCleanup([ruleset] { close(ruleset); });
-  // libbpf opens the root folder where it wants no more than a descriptor's number (bpf_map__reuse_fd), and a node syncs the
-  // folder above its own.
+  // libbpf opens the root folder where it wants no more than a descriptor's number (bpf_map__reuse_fd), and a node
+  // syncs the folder above its own.
   if (absl::Status status = Allow(ruleset, "/", kReadDir); !status.ok()) return status;
   for (const char* path : kAlwaysRead) {
-    if (absl::Status status = Allow(ruleset, path, RightsOf(FileAccess::Kind::kRead, handled)); !status.ok()) return status;
+    if (absl::Status status = Allow(ruleset, path, RightsOf(FileAccess::Kind::kRead, handled)); !status.ok())
+      return status;
   }
   for (const FileAccess& access : allowed) {
     if (absl::Status status = Allow(ruleset, access.path, RightsOf(access.kind, handled)); !status.ok()) return status;
   }
   if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return absl::ErrnoToStatus(errno, "set no_new_privs");
-  if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0) return absl::ErrnoToStatus(errno, "put Landlock's rules in force");
+  if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0)
+    return absl::ErrnoToStatus(errno, "put Landlock's rules in force");
   return absl::OkStatus();
 }
 

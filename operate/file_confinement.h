@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Landlock (landlock(7), Linux 5.13): a daemon takes from itself what it does not need of the file system, before it reads
-// the first byte that others sent. What a fault in a parser then reaches are the program's own folders. It works without
-// systemd, beside the unit's own limits. Called by both daemons once their configuration is read.
+// Landlock (landlock(7), Linux 5.13): a daemon takes from itself what it does not need of the file system, before it
+// reads the first byte that others sent. What a fault in a parser then reaches are the program's own folders. It works
+// without systemd, beside the unit's own limits. Called by both daemons once their configuration is read.
 
 #pragma once
 
@@ -22,17 +22,19 @@ struct FileAccess {
   Kind kind = Kind::kRead;
 };
 
-// From here on this thread, and every thread and process that it starts, opens the files that are listed here and no others,
-// and runs no program. To be called before there are other threads, which would keep all rights. There is no way back.
-// In any case it may list the names in folders, and read what dynamic libraries need, /proc and /sys. Sets no_new_privs.
-// Unimplemented: this kernel has no Landlock, or has it switched off, or has one from before 5.19, which cannot rename
-// between folders; nothing has changed then. Other errors: Landlock refuses, and nothing has changed but no_new_privs.
+// From here on this thread, and every thread and process that it starts, opens the files that are listed here and no
+// others, and runs no program. To be called before there are other threads, which would keep all rights. There is no
+// way back. In any case it may list the names in folders, and read what dynamic libraries need, /proc and /sys. Sets
+// no_new_privs. Unimplemented: this kernel has no Landlock, or has it switched off, or has one from before 5.19, which
+// cannot rename between folders; nothing has changed then. Other errors: Landlock refuses, and nothing has changed but
+// no_new_privs.
 absl::Status ConfineFiles(const std::vector<FileAccess>& allowed);
 
-// Adds the folder that `file` stands in, and the one where it leads to if it is a symbolic link: a later version of the file
-// takes its place there.
+// Adds the folder that `file` stands in, and the one where it leads to if it is a symbolic link: a later version of the
+// file takes its place there.
 void AllowReading(const std::string& file, std::vector<FileAccess>& allowed);
-// Adds the folder of `file`, which is made (mode 0755 less the umask) where it is missing, because afterwards it could not be.
+// Adds the folder of `file`, which is made (mode 0755 less the umask) where it is missing, because afterwards it could
+// not be.
 void AllowMaking(const std::string& file, std::vector<FileAccess>& allowed);
 
 }  // namespace hedgerow::operate

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a confined process can still do with files, and what it cannot. In children, for there is no way back; a kernel without
-// Landlock fails these tests, as all that the project supports have it.
+// What a confined process can still do with files, and what it cannot. In children, for there is no way back; a kernel
+// without Landlock fails these tests, as all that the project supports have it.
 
 #include "operate/file_confinement.h"
 
@@ -65,7 +65,8 @@ TEST_F(FileConfinementTest, AForbiddenOpenFailsAlsoForRoot) {
   ASSERT_EQ(Open(Path("other/file"), O_RDONLY), 0);
   Confined([this] {
     return Open(Path("other/file"), O_RDONLY) == EACCES && Open(Path("other/new"), O_WRONLY | O_CREAT) == EACCES &&
-           Open("/etc/shadow", O_RDONLY) == EACCES && unlink(Path("other/file").c_str()) != 0 && mkdir(Path("missing").c_str(), 0700) != 0;
+           Open("/etc/shadow", O_RDONLY) == EACCES && unlink(Path("other/file").c_str()) != 0 &&
+           mkdir(Path("missing").c_str(), 0700) != 0;
   });
   EXPECT_EQ(Open(Path("other/file"), O_RDONLY), 0) << "the parent is as it was";
 }
@@ -85,7 +86,8 @@ TEST_F(FileConfinementTest, NamesCanBeListedEverywhere) {
 TEST_F(FileConfinementTest, AFolderOfItsOwnIsWrittenAsBefore) {
   Confined([this] {
     const std::string own = Path("written");
-    return Open(own + "/new", O_RDWR | O_CREAT | O_TRUNC) == 0 && rename((own + "/new").c_str(), (own + "/below/new").c_str()) == 0 &&
+    return Open(own + "/new", O_RDWR | O_CREAT | O_TRUNC) == 0 &&
+           rename((own + "/new").c_str(), (own + "/below/new").c_str()) == 0 &&
            truncate((own + "/below/new").c_str(), 0) == 0 && unlink((own + "/below/new").c_str()) == 0 &&
            mkdir((own + "/folder").c_str(), 0700) == 0 && rmdir((own + "/folder").c_str()) == 0;
   });

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many files, sockets and BPF objects a daemon may have open (RLIMIT_NOFILE). Called before it opens any: some libraries end the
-// process without a word when they find no descriptor.
+// How many files, sockets and BPF objects a daemon may have open (RLIMIT_NOFILE). Called before it opens any: some
+// libraries end the process without a word when they find no descriptor.
 
 #pragma once
 
@@ -11,8 +11,8 @@
 
 namespace hedgerow::operate {
 
-// Raises the soft limit to `needed` where the hard one allows that, and no further: commands that the daemon starts inherit it.
-// FailedPrecondition, with what to do, where it is lower.
+// Raises the soft limit to `needed` where the hard one allows that, and no further: commands that the daemon starts
+// inherit it. FailedPrecondition, with what to do, where it is lower.
 absl::Status EnsureFileLimit(uint64_t needed);
 
 }  // namespace hedgerow::operate

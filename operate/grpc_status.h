@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // absl::Status across gRPC: both use the canonical codes, so the number and the message are carried over as
-// they are. A call that a service does not have is refused in words. Used by the administration's servers and clients. Pure.
+// they are. A call that a service does not have is refused in words. Used by the administration's servers and clients.
+// Pure.
 
 #pragma once
 
@@ -37,7 +38,8 @@ inline absl::Status FromGrpc(const grpc::Status& status) {
   const bool unavailable = status.error_code() == grpc::StatusCode::UNAVAILABLE;
   if (unavailable && absl::StrContains(status.error_message(), "failed to connect to all addresses"))
     return absl::UnavailableError("the program has just ended: nothing answers on its socket");
-  if (unavailable && (status.error_message() == "Socket closed" || absl::StrContains(status.error_message(), "Connection reset")))
+  if (unavailable &&
+      (status.error_message() == "Socket closed" || absl::StrContains(status.error_message(), "Connection reset")))
     return absl::UnavailableError("the program ended before it answered: what was asked may be done or not");
   return absl::Status(static_cast<absl::StatusCode>(status.error_code()), status.error_message());
 }

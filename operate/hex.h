@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Bytes from hexadecimal digits that have been checked. Abseil's HexStringToBytes() is deprecated in newer versions, whose other
-// form the Abseil of Debian 12 and Ubuntu 24.04 does not have.
+// Bytes from hexadecimal digits that have been checked. Abseil's HexStringToBytes() is deprecated in newer versions,
+// whose other form the Abseil of Debian 12 and Ubuntu 24.04 does not have.
 #pragma once
 
 #include <cstddef>

@@ -17,9 +17,7 @@
 namespace hedgerow::operate {
 namespace {
 
-HttpResponse Refuse(int status, absl::string_view why) {
-  return {.status = status, .body = absl::StrCat(why, "\n")};
-}
+HttpResponse Refuse(int status, absl::string_view why) { return {.status = status, .body = absl::StrCat(why, "\n")}; }
 
 bool IsSame(absl::string_view left, absl::string_view right) {
   if (left.size() != right.size()) return false;

@@ -17,10 +17,9 @@
 namespace hedgerow::operate {
 
 struct HttpRequest {
-  std::string method = "GET";  // or HEAD
-  std::string path = "/";      // as sent: nothing is decoded
-  std::vector<std::pair<std::string, std::string>> parameters =
-      {};  // of the query; but for +, a space, as sent
+  std::string method = "GET";                                        // or HEAD
+  std::string path = "/";                                            // as sent: nothing is decoded
+  std::vector<std::pair<std::string, std::string>> parameters = {};  // of the query; but for +, a space, as sent
 
   // The value of the first parameter of this name; empty when there is none.
   absl::string_view Parameter(absl::string_view name) const;
@@ -51,8 +50,8 @@ enum class HostRule {
 // whose name suddenly means 127.0.0.1.
 std::optional<HttpResponse> Refusal(const HttpHead& head, HostRule rule = HostRule::kLoopback);
 
-// Does the request show one of these tokens: "Bearer TOKEN", or, for browsers, "Basic" with any name and the token as its password? Takes
-// the same time for each wrong token.
+// Does the request show one of these tokens: "Bearer TOKEN", or, for browsers, "Basic" with any name and the token as
+// its password? Takes the same time for each wrong token.
 bool ShowsToken(const HttpHead& head, const std::vector<std::string>& tokens);
 
 // "localhost", "127.x.x.x" or "[::1]", with or without a port: names that no DNS server can give to another.

@@ -42,10 +42,9 @@ TEST(Refusal, WhatIsNoGetIsRefused) {
 
 // DNS rebinding: the attacker's page asks under its own name, which by now means 127.0.0.1.
 TEST(Refusal, EveryHostThatSomebodyElseMayNameIsRefused) {
-  for (const char* host :
-       {"evil.example", "evil.example:9464", "127.0.0.1.evil.example", "localhost.evil.example", "10.77.0.1",
-        "[fd77::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1", "2130706433", "", "[::1", "[::1]x",
-        "localhost:x", "localhost:99999", "127.0.0.1:"}) {
+  for (const char* host : {"evil.example", "evil.example:9464", "127.0.0.1.evil.example", "localhost.evil.example",
+                           "10.77.0.1", "[fd77::1]", "[::ffff:127.0.0.1]", "0.0.0.0", "127.1", "2130706433", "", "[::1",
+                           "[::1]x", "localhost:x", "localhost:99999", "127.0.0.1:"}) {
     EXPECT_EQ(RefusedWith(From(host)), 421) << host;
   }
   HttpHead twice = From("localhost");
@@ -60,7 +59,9 @@ TEST(Refusal, AnyHostIsAnsweredWhereNoBrowserIsMisled) {
 
 TEST(ShowsToken, AsABearersOrAsABrowsersPassword) {
   const std::vector<std::string> tokens = {"0123456789abcdef0123456789abcdef", "fedcba9876543210fedcba9876543210"};
-  const auto shows = [&](std::vector<std::string> lines) { return ShowsToken({.authorizations = std::move(lines)}, tokens); };
+  const auto shows = [&](std::vector<std::string> lines) {
+    return ShowsToken({.authorizations = std::move(lines)}, tokens);
+  };
   EXPECT_TRUE(shows({"Bearer 0123456789abcdef0123456789abcdef"}));
   EXPECT_TRUE(shows({"bearer  fedcba9876543210fedcba9876543210"}));
   EXPECT_TRUE(shows({"Basic YW55OjAxMjM0NTY3ODlhYmNkZWYwMTIzNDU2Nzg5YWJjZGVm"}));  // any:0123...

@@ -75,7 +75,7 @@ class Tokens {
 
 struct Serving {
   HostRule hosts = HostRule::kLoopback;
-  const Tokens* tokens = nullptr;                  // null: none is asked for
+  const Tokens* tokens = nullptr;                    // null: none is asked for
   std::shared_ptr<const TlsMaterial> tls = nullptr;  // null: without TLS
 };
 
@@ -100,18 +100,19 @@ class RunningServer {
     // The library copies nothing of them and changes nothing.
     const auto text = [](const std::string& of) { return const_cast<char*>(of.c_str()); };
     const MHD_OptionItem none = {MHD_OPTION_END, 0, nullptr};
-    const MHD_OptionItem with_tls[] = {{MHD_OPTION_HTTPS_MEM_CERT, 0, tls == 0 ? nullptr : text(serving_.tls->certificate)},
-                                       {MHD_OPTION_HTTPS_MEM_KEY, 0, tls == 0 ? nullptr : text(serving_.tls->key)},
-                                       {MHD_OPTION_HTTPS_PRIORITIES, 0, const_cast<char*>(kTlsVersions)},
-                                       none};
+    const MHD_OptionItem with_tls[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, tls == 0 ? nullptr : text(serving_.tls->certificate)},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, tls == 0 ? nullptr : text(serving_.tls->key)},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, const_cast<char*>(kTlsVersions)},
+        none};
     daemon_ = MHD_start_daemon(
         static_cast<unsigned>(MHD_USE_EPOLL_INTERNAL_THREAD) | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | tls, 0,
-        nullptr, nullptr, &OnRequest, this, MHD_OPTION_EXTERNAL_LOGGER, &OnLog, nullptr,
-        MHD_OPTION_LISTEN_SOCKET, listener, MHD_OPTION_CONNECTION_LIMIT,
-        static_cast<unsigned>(HttpServer::kMaxConnections) + kClosingAtMost, MHD_OPTION_CONNECTION_TIMEOUT, HttpServer::kIdleSeconds,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes, MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this,
-        MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted, this, MHD_OPTION_UNESCAPE_CALLBACK, &LeaveAsSent, nullptr,
-        MHD_OPTION_ARRAY, tls == 0 ? &none : with_tls, MHD_OPTION_END);
+        nullptr, nullptr, &OnRequest, this, MHD_OPTION_EXTERNAL_LOGGER, &OnLog, nullptr, MHD_OPTION_LISTEN_SOCKET,
+        listener, MHD_OPTION_CONNECTION_LIMIT, static_cast<unsigned>(HttpServer::kMaxConnections) + kClosingAtMost,
+        MHD_OPTION_CONNECTION_TIMEOUT, HttpServer::kIdleSeconds, MHD_OPTION_CONNECTION_MEMORY_LIMIT, kConnectionBytes,
+        MHD_OPTION_NOTIFY_CONNECTION, &OnConnection, this, MHD_OPTION_NOTIFY_COMPLETED, &OnCompleted, this,
+        MHD_OPTION_UNESCAPE_CALLBACK, &LeaveAsSent, nullptr, MHD_OPTION_ARRAY, tls == 0 ? &none : with_tls,
+        MHD_OPTION_END);
     return daemon_ != nullptr;
   }
 
@@ -124,8 +125,7 @@ class RunningServer {
   // -- what the library calls, always on the first thread --
 
   static MHD_Result OnRequest(void* self, MHD_Connection* connection, const char* url, const char* method,
-                              const char* version, const char* /*upload*/, size_t* upload_bytes,
-                              void** context) {
+                              const char* version, const char* /*upload*/, size_t* upload_bytes, void** context) {
     *upload_bytes = 0;
     return static_cast<RunningServer*>(self)->Serve(connection, url, method, version, context);
   }
@@ -137,8 +137,7 @@ class RunningServer {
                            MHD_ConnectionNotificationCode code) {
     auto* server = static_cast<RunningServer*>(self);
     if (code == MHD_CONNECTION_NOTIFY_STARTED) {
-      *context =
-          server->Add(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
+      *context = server->Add(MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd);
     } else {
       const void* gone = std::exchange(*context, nullptr);
       server->connections_.remove_if([gone](const Connection& each) { return &each == gone; });
@@ -160,8 +159,8 @@ class RunningServer {
   // -- connections --
 
   Connection* Add(int fd) {
-    const auto open = static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(),
-                                                        [](const Connection& each) { return !each.closing; }));
+    const auto open = static_cast<size_t>(
+        std::count_if(connections_.begin(), connections_.end(), [](const Connection& each) { return !each.closing; }));
     if (open >= HttpServer::kMaxConnections) CloseOne();
     connections_.push_back({.fd = fd, .turn = ++turn_});
     return &connections_.back();
@@ -175,8 +174,7 @@ class RunningServer {
     Connection* chosen = nullptr;
     for (Connection& each : connections_) {
       if (each.closing || each.waiting) continue;
-      if (chosen == nullptr || std::pair(each.busy, each.turn) < std::pair(chosen->busy, chosen->turn))
-        chosen = &each;
+      if (chosen == nullptr || std::pair(each.busy, each.turn) < std::pair(chosen->busy, chosen->turn)) chosen = &each;
     }
     if (chosen == nullptr) return;
     // The library notices it as it would notice a client that leaves.
@@ -267,14 +265,14 @@ class RunningServer {
   }
 
   static MHD_Result Queue(MHD_Connection* connection, const HttpResponse& answer) {
-    MHD_Response* response = MHD_create_response_from_buffer(
-        answer.body.size(), const_cast<char*>(answer.body.data()), MHD_RESPMEM_MUST_COPY);
+    MHD_Response* response = MHD_create_response_from_buffer(answer.body.size(), const_cast<char*>(answer.body.data()),
+                                                             MHD_RESPMEM_MUST_COPY);
     if (response == nullptr) return MHD_NO;
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, answer.content_type.c_str());
-    for (const HttpHeader& header : StrictHeaders())
-      MHD_add_response_header(response, header.name, header.value);
+    for (const HttpHeader& header : StrictHeaders()) MHD_add_response_header(response, header.name, header.value);
     // A browser asks its user for a name, which is not looked at, and a password, which is the token.
-    if (answer.status == 401) MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Basic realm=\"hedgerow\"");
+    if (answer.status == 401)
+      MHD_add_response_header(response, MHD_HTTP_HEADER_WWW_AUTHENTICATE, "Basic realm=\"hedgerow\"");
     if (answer.status == 405) MHD_add_response_header(response, MHD_HTTP_HEADER_ALLOW, "GET, HEAD");
     const MHD_Result queued = MHD_queue_response(connection, static_cast<unsigned>(answer.status), response);
     MHD_destroy_response(response);
@@ -289,9 +287,7 @@ class RunningServer {
       bool stopping = false;
       {
         absl::MutexLock lock(&mutex_);
-        const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
-          return stopping_ || !jobs_.empty();
-        };
+        const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return stopping_ || !jobs_.empty(); };
         mutex_.Await(absl::Condition(&something));
         if (jobs_.empty()) return;
         job = jobs_.front();
@@ -329,7 +325,8 @@ class RunningServer {
 // The listening socket, what stands behind it, and the files that are read again.
 class ListeningServer final : public HttpServer {
  public:
-  ListeningServer(Listener listener, std::vector<HttpRoute> routes, std::shared_ptr<HttpCounters> counters, const HttpAccess& access)
+  ListeningServer(Listener listener, std::vector<HttpRoute> routes, std::shared_ptr<HttpCounters> counters,
+                  const HttpAccess& access)
       : listener_(std::move(listener)), routes_(std::move(routes)), counters_(std::move(counters)), access_(access) {}
   ~ListeningServer() override {
     stopped_.Notify();
@@ -341,12 +338,14 @@ class ListeningServer final : public HttpServer {
   absl::Status Begin(absl::Duration renewal) {
     if (!access_.token.empty()) {
       absl::StatusOr<std::vector<std::string>> tokens = ReadKeyRing(access_.token, Reader::kServes);
-      if (!tokens.ok()) return absl::InvalidArgumentError(absl::StrCat("the file ", access_.token, " ", tokens.status().message()));
+      if (!tokens.ok())
+        return absl::InvalidArgumentError(absl::StrCat("the file ", access_.token, " ", tokens.status().message()));
       tokens_.Set(*std::move(tokens));
     }
     if (access_.encrypted()) {
       if (MHD_is_feature_supported(MHD_FEATURE_TLS) != MHD_YES)
-        return absl::UnimplementedError("this host's libmicrohttpd is built without TLS: install the distribution's own");
+        return absl::UnimplementedError(
+            "this host's libmicrohttpd is built without TLS: install the distribution's own");
       const TlsPaths paths = {.certificate = access_.certificate, .key = access_.key};
       absl::StatusOr<TlsMaterial> material = ReadTlsMaterial(paths, "", Reader::kServes);
       if (!material.ok()) return material.status();
@@ -373,9 +372,10 @@ class ListeningServer final : public HttpServer {
     if (listener < 0) return false;
     server_.reset();
     const bool shown = !access_.token.empty() || !listener_.path.empty();
-    server_ = std::make_unique<RunningServer>(
-        routes_, counters_,
-        Serving{.hosts = shown ? HostRule::kAny : HostRule::kLoopback, .tokens = access_.token.empty() ? nullptr : &tokens_, .tls = material});
+    server_ = std::make_unique<RunningServer>(routes_, counters_,
+                                              Serving{.hosts = shown ? HostRule::kAny : HostRule::kLoopback,
+                                                      .tokens = access_.token.empty() ? nullptr : &tokens_,
+                                                      .tls = material});
     const bool serves = server_->Begin(listener);  // new connections wait in the socket meanwhile
     if (serves && material != nullptr) counters_->certificate_ends_s = material->not_after_s;
     if (serves) serving_ = std::move(material);
@@ -407,11 +407,10 @@ class ListeningServer final : public HttpServer {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& listen,
-                                                              const std::string& setting,
+absl::StatusOr<std::unique_ptr<HttpServer>> HttpServer::Start(const std::string& listen, const std::string& setting,
                                                               std::vector<HttpRoute> routes,
-                                                              std::shared_ptr<HttpCounters> counters, const HttpAccess& access,
-                                                              absl::Duration renewal) {
+                                                              std::shared_ptr<HttpCounters> counters,
+                                                              const HttpAccess& access, absl::Duration renewal) {
   absl::StatusOr<Listener> listener = ListenOn(listen, setting, access.group);
   if (!listener.ok()) return listener.status();
   auto server = std::make_unique<ListeningServer>(*std::move(listener), std::move(routes), std::move(counters), access);

@@ -28,7 +28,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
@@ -135,15 +134,15 @@ TEST(HttpServer, RefusesInWords) {
   EXPECT_TRUE(absl::StartsWith(stranger, "HTTP/1.1 421 ")) << stranger;
   EXPECT_FALSE(absl::StrContains(stranger, "hello"));
   // With a body on its way that nobody reads: the answer arrives all the same.
-  const std::string posted = ReadAll(
-      Connect(*server, absl::StrCat("POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000\r\n\r\n",
-                                    std::string(30'000, 'x'))));
+  const std::string posted =
+      ReadAll(Connect(*server, absl::StrCat("POST /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 30000\r\n\r\n",
+                                            std::string(30'000, 'x'))));
   EXPECT_TRUE(absl::StartsWith(posted, "HTTP/1.1 405 ")) << posted;
   const std::string with_body =
       ReadAll(Connect(*server, "GET /hello HTTP/1.1\r\nHost: localhost\r\nContent-Length: 5\r\n\r\nhello"));
   EXPECT_TRUE(absl::StartsWith(with_body, "HTTP/1.1 413 ")) << with_body;
-  const std::string head = ReadAll(
-      Connect(*server, "HEAD /hello?name=you HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
+  const std::string head =
+      ReadAll(Connect(*server, "HEAD /hello?name=you HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"));
   EXPECT_TRUE(absl::StrContains(head, "Content-Length: 9\r\n")) << head;
   EXPECT_TRUE(absl::EndsWith(head, "\r\n\r\n")) << head;
 }
@@ -156,8 +155,7 @@ TEST(HttpServer, RefusesWhatIsNoRequest) {
            {"HELLO\r\n\r\n", ""},
            {"GET /hello HTTP/2.0\r\nHost: localhost\r\n\r\n", "HTTP/1.1 505 "},
            {absl::StrCat("GET /", long_path, " HTTP/1.1\r\nHost: localhost\r\n\r\n"), "HTTP/1.1 4"},
-           {absl::StrCat("GET /hello HTTP/1.1\r\nHost: localhost\r\nX: ", long_path, "\r\n\r\n"),
-            "HTTP/1.1 431 "}}) {
+           {absl::StrCat("GET /hello HTTP/1.1\r\nHost: localhost\r\nX: ", long_path, "\r\n\r\n"), "HTTP/1.1 431 "}}) {
     const std::string answer = ReadAll(Connect(*server, bytes));
     EXPECT_TRUE(absl::StartsWith(answer, wanted)) << bytes.substr(0, 20) << ": " << answer.substr(0, 100);
     EXPECT_FALSE(absl::StrContains(answer, "HTTP/1.1 2")) << answer;
@@ -225,8 +223,8 @@ TEST(HttpServer, IdleConnectionsKeepNoClientOut) {
 // Each of them takes a little of a long answer, and no more.
 TEST(HttpServer, SlowReadersKeepNoClientOut) {
   const std::string much(2 << 20, 'm');
-  const auto server = Serve(
-      {Hello(), {.path = "/much", .answer = [&](const HttpRequest&) { return HttpResponse{.body = much}; }}});
+  const auto server =
+      Serve({Hello(), {.path = "/much", .answer = [&](const HttpRequest&) { return HttpResponse{.body = much}; }}});
   std::vector<net::UniqueFd> slow;
   for (size_t i = 0; i < 2 * HttpServer::kMaxConnections; ++i) {
     slow.emplace_back(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -393,8 +391,7 @@ TEST(HttpServer, ManyAtOnceAreAllAnswered) {
   for (int i = 0; i < 8; ++i) {
     clients.emplace_back([&] {
       for (int j = 0; j < 50; ++j) {
-        if (absl::EndsWith(HttpGet(server->address(), absl::StrCat("/hello?name=", j)),
-                           absl::StrCat("hello ", j)))
+        if (absl::EndsWith(HttpGet(server->address(), absl::StrCat("/hello?name=", j)), absl::StrCat("hello ", j)))
           ++answered;
       }
     });
@@ -406,8 +403,10 @@ TEST(HttpServer, ManyAtOnceAreAllAnswered) {
 // What a client gets that trusts `authority` and says so over TLS; "refused" where there is no handshake.
 std::string AskOverTls(const HttpServer& server, const std::string& authority, const std::string& header) {
   const std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context(SSL_CTX_new(TLS_client_method()), SSL_CTX_free);
-  const std::unique_ptr<BIO, decltype(&BIO_free)> pem(BIO_new_mem_buf(authority.data(), static_cast<int>(authority.size())), BIO_free);
-  const std::unique_ptr<X509, decltype(&X509_free)> trusted(PEM_read_bio_X509(pem.get(), nullptr, nullptr, nullptr), X509_free);
+  const std::unique_ptr<BIO, decltype(&BIO_free)> pem(
+      BIO_new_mem_buf(authority.data(), static_cast<int>(authority.size())), BIO_free);
+  const std::unique_ptr<X509, decltype(&X509_free)> trusted(PEM_read_bio_X509(pem.get(), nullptr, nullptr, nullptr),
+                                                            X509_free);
   X509_STORE_add_cert(SSL_CTX_get_cert_store(context.get()), trusted.get());
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
   const net::UniqueFd fd = Connect(server);
@@ -415,11 +414,13 @@ std::string AskOverTls(const HttpServer& server, const std::string& authority, c
   signal(SIGPIPE, SIG_IGN);  // the server may have hung up already, and SSL_write raises it
   SSL_set_fd(session.get(), fd.get());
   if (SSL_connect(session.get()) != 1) return "refused";
-  const std::string request = absl::StrCat("GET /hello HTTP/1.1\r\nHost: proxy1.example.com\r\nConnection: close\r\n", header, "\r\n");
+  const std::string request =
+      absl::StrCat("GET /hello HTTP/1.1\r\nHost: proxy1.example.com\r\nConnection: close\r\n", header, "\r\n");
   SSL_write(session.get(), request.data(), static_cast<int>(request.size()));
   std::string answer;
   char buffer[4096];
-  for (int got = 0; (got = SSL_read(session.get(), buffer, sizeof(buffer))) > 0;) answer.append(buffer, static_cast<size_t>(got));
+  for (int got = 0; (got = SSL_read(session.get(), buffer, sizeof(buffer))) > 0;)
+    answer.append(buffer, static_cast<size_t>(got));
   return answer;
 }
 
@@ -435,12 +436,15 @@ TEST(HttpServer, WithTlsAndATokenAnswersThoseWhoShowIt) {
   ASSERT_TRUE(server.ok()) << server.status();
   EXPECT_THAT((*server)->address(), testing::StartsWith("https://127.0.0.1:"));
   const auto ask = [&](const TestAuthority& trusted, const std::string& shown) {
-    return AskOverTls(**server, trusted.Pem(), shown.empty() ? "" : absl::StrCat("Authorization: Bearer ", shown, "\r\n"));
+    return AskOverTls(**server, trusted.Pem(),
+                      shown.empty() ? "" : absl::StrCat("Authorization: Bearer ", shown, "\r\n"));
   };
   EXPECT_THAT(ask(first, token), testing::AllOf(testing::StartsWith("HTTP/1.1 200"), testing::HasSubstr("hello")));
   EXPECT_EQ(counters->requests_unauthorized, 0u);
-  EXPECT_NEAR(static_cast<double>(counters->certificate_ends_s), static_cast<double>(absl::ToUnixSeconds(absl::Now())) + 3600, 60);
-  EXPECT_THAT(ask(first, ""), testing::AllOf(testing::StartsWith("HTTP/1.1 401"), testing::HasSubstr("WWW-Authenticate: Basic")));
+  EXPECT_NEAR(static_cast<double>(counters->certificate_ends_s),
+              static_cast<double>(absl::ToUnixSeconds(absl::Now())) + 3600, 60);
+  EXPECT_THAT(ask(first, ""),
+              testing::AllOf(testing::StartsWith("HTTP/1.1 401"), testing::HasSubstr("WWW-Authenticate: Basic")));
   EXPECT_THAT(ask(first, other), testing::StartsWith("HTTP/1.1 401"));
   EXPECT_EQ(counters->requests_unauthorized, 2u);
   EXPECT_EQ(ask(second, token), "refused");
@@ -468,7 +472,8 @@ TEST(HttpServer, WithoutADescriptorANewCertificateWaitsAndTheFormerOneServesOn) 
   const TestAuthority first("first"), second("second");
   const TlsPaths files = WriteTlsFiles(folder, first.Sign("proxy1.example.com"), first.Pem());
   const HttpAccess access = {.certificate = files.certificate, .key = files.key};
-  auto server = HttpServer::Start("127.0.0.1:0", "listen", {Hello()}, std::make_shared<HttpCounters>(), access, absl::Milliseconds(20));
+  auto server = HttpServer::Start("127.0.0.1:0", "listen", {Hello()}, std::make_shared<HttpCounters>(), access,
+                                  absl::Milliseconds(20));
   ASSERT_TRUE(server.ok()) << server.status();
   no_descriptor_left = true;
   WriteTlsFiles(folder, second.Sign("proxy1.example.com"), second.Pem());
@@ -488,7 +493,9 @@ TEST(HttpServer, DoesNotStartWithFilesThatCannotBeUsed) {
   const TestAuthority authority("an authority");
   const TlsPaths files = WriteTlsFiles(folder, authority.Sign("a.example.com"), authority.Pem());
   const auto start = [&](const HttpAccess& access) {
-    return std::string(HttpServer::Start("127.0.0.1:0", "listen", {Hello()}, std::make_shared<HttpCounters>(), access).status().message());
+    return std::string(HttpServer::Start("127.0.0.1:0", "listen", {Hello()}, std::make_shared<HttpCounters>(), access)
+                           .status()
+                           .message());
   };
   EXPECT_THAT(start({.token = folder + "/none"}), testing::HasSubstr("/none cannot be opened"));
   EXPECT_THAT(start({.certificate = files.certificate, .key = files.certificate}), testing::HasSubstr("node.pem"));
@@ -515,8 +522,10 @@ TEST(HttpServer, OnAUnixSocketIsForItsGroup) {
   ASSERT_EQ(write(fd.get(), request.data(), request.size()), static_cast<ssize_t>(request.size()));
   EXPECT_THAT(ReadAll(fd), testing::HasSubstr("hello you"));
   const auto second = HttpServer::Start("unix:" + path, "metrics.listen", {Hello()});
-  EXPECT_THAT(std::string(second.status().message()), testing::HasSubstr("another process listens on the socket of the metrics"));
-  EXPECT_THAT(std::string(HttpServer::Start("unix:" + path + "2", "listen", {}, std::make_shared<HttpCounters>(), {.group = "no-such-group"})
+  EXPECT_THAT(std::string(second.status().message()),
+              testing::HasSubstr("another process listens on the socket of the metrics"));
+  EXPECT_THAT(std::string(HttpServer::Start("unix:" + path + "2", "listen", {}, std::make_shared<HttpCounters>(),
+                                            {.group = "no-such-group"})
                               .status()
                               .message()),
               testing::HasSubstr("does not exist on this host"));

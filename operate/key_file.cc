@@ -84,7 +84,8 @@ absl::StatusOr<std::vector<std::string>> ReadKeyRing(const std::string& path, Re
     keys.push_back(*std::move(key));
   }
   if (keys.empty()) return Refused("holds no key, expected 32 hexadecimal digits, not all 0, and a line feed");
-  if (keys.size() == kKeysMax && keys[0] == keys[1]) return Refused("holds the same key twice, expected one key or two different ones");
+  if (keys.size() == kKeysMax && keys[0] == keys[1])
+    return Refused("holds the same key twice, expected one key or two different ones");
   return keys;
 }
 
@@ -101,11 +102,14 @@ absl::Status WriteKeyRing(const std::string& path, const std::vector<std::string
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
   auto remover = absl::MakeCleanup([&next] { unlink(next.c_str()); });
   const std::string text = absl::StrCat(absl::StrJoin(keys, "\n"), "\n");
-  if (fchown(fd, info.st_uid, info.st_gid) != 0 || fchmod(fd, info.st_mode & 07777) != 0) return failed("give a file its owner");
-  if (write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()) || fsync(fd) != 0) return failed("write a file");
+  if (fchown(fd, info.st_uid, info.st_gid) != 0 || fchmod(fd, info.st_mode & 07777) != 0)
+    return failed("give a file its owner");
+  if (write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()) || fsync(fd) != 0)
+    return failed("write a file");
   if (rename(next.c_str(), path.c_str()) != 0) return failed("rename a file");
   std::move(remover).Cancel();
-  const int folder = open(path.substr(0, path.find_last_of('/') + 1).append(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  const int folder =
+      open(path.substr(0, path.find_last_of('/') + 1).append(".").c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0) return failed("open the folder");
   const auto folder_closer = absl::MakeCleanup([folder] { close(folder); });
   return fsync(folder) == 0 ? absl::OkStatus() : failed("sync the folder");

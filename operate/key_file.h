@@ -29,12 +29,12 @@ std::optional<std::string> KeyDigits(absl::string_view text);
 // that serves), too long, something else inside. Never waits for a FIFO.
 absl::StatusOr<std::string> ReadKeyFile(const std::string& path, Reader reader);
 
-// The same of a file that holds one key or two, a line each: while a key is changed, both are valid. In the order of the file;
-// the first one seals. Two that are the same are an error.
+// The same of a file that holds one key or two, a line each: while a key is changed, both are valid. In the order of
+// the file; the first one seals. Two that are the same are an error.
 absl::StatusOr<std::vector<std::string>> ReadKeyRing(const std::string& path, Reader reader);
 
-// Puts these keys into a file that is there, in one step and durably: a reader finds the former keys or these. Owner and mode stay. An
-// error: the former keys are there.
+// Puts these keys into a file that is there, in one step and durably: a reader finds the former keys or these. Owner
+// and mode stay. An error: the former keys are there.
 absl::Status WriteKeyRing(const std::string& path, const std::vector<std::string>& keys);
 
 }  // namespace hedgerow::operate

@@ -105,7 +105,8 @@ TEST_F(KeyFileTest, AFileHoldsOneKeyOrTwoInTheirOrder) {
 
 TEST_F(KeyFileTest, MoreKeysTheSameTwiceOrNoneAreRefused) {
   const std::string digits(kDigits);
-  for (const std::string& text : {std::string(), std::string("\n \n"), digits + "\n" + digits, digits + "\nffeeddccbbaa99887766554433221100\n" + std::string(32, '1'),
+  for (const std::string& text : {std::string(), std::string("\n \n"), digits + "\n" + digits,
+                                  digits + "\nffeeddccbbaa99887766554433221100\n" + std::string(32, '1'),
                                   digits + "\nno key", digits + "\n" + std::string(32, '0')}) {
     (void)Read(text);
     const absl::Status status = ReadKeyRing(path_, Reader::kShows).status();

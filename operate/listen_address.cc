@@ -67,8 +67,7 @@ std::string BoundAddress(const net::UniqueFd& fd, const std::string& listen) {
   socklen_t bytes = sizeof(bound);
   char port[NI_MAXSERV] = "";
   if (getsockname(fd.get(), reinterpret_cast<sockaddr*>(&bound), &bytes) != 0 ||
-      getnameinfo(reinterpret_cast<sockaddr*>(&bound), bytes, nullptr, 0, port, sizeof(port), NI_NUMERICSERV) !=
-          0) {
+      getnameinfo(reinterpret_cast<sockaddr*>(&bound), bytes, nullptr, 0, port, sizeof(port), NI_NUMERICSERV) != 0) {
     return listen;
   }
   return absl::StrCat(listen.substr(0, listen.rfind(':')), ":", port);
@@ -94,16 +93,20 @@ bool IsListenText(const std::string& listen) { return !UnixPathOf(listen).empty(
 absl::StatusOr<Listener> ListenOn(const std::string& listen, const std::string& setting, const std::string& group) {
   if (const std::string path = UnixPathOf(listen); !path.empty()) return ListenOnPath(listen, path, setting, group);
   const SocketAddress address = ParseAddress(listen);
-  if (address.bytes == 0) return absl::InvalidArgumentError(absl::StrCat(setting, ": got \"", listen, "\", expected ADDRESS:PORT or unix:/PATH"));
+  if (address.bytes == 0)
+    return absl::InvalidArgumentError(
+        absl::StrCat(setting, ": got \"", listen, "\", expected ADDRESS:PORT or unix:/PATH"));
   net::UniqueFd fd = Listen(address);
   if (!fd.valid()) {
     const int error = errno;
     const std::string port = listen.substr(listen.rfind(':'));
-    const std::string remedy = error == EADDRINUSE     ? absl::StrCat("`ss -ltnp 'sport = ", port, "'` names the process that has the port; or another ")
+    const std::string remedy = error == EADDRINUSE     ? absl::StrCat("`ss -ltnp 'sport = ", port,
+                                                                      "'` names the process that has the port; or another ")
                                : error == EACCES       ? "a port from 1024 on: "
                                : error == EAFNOSUPPORT ? "this host has no IPv6; or an IPv4 address as "
                                                        : "the address is none of this host's; or another ";
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", listen, ": ", strerror(error), " (", remedy, setting, ")"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", listen, ": ", strerror(error), " (", remedy, setting, ")"));
   }
   std::string bound = BoundAddress(fd, listen);
   return Listener{std::move(fd), std::move(bound)};

@@ -21,8 +21,9 @@ struct Listener {
 // Is it a text that ListenOn() takes?
 bool IsListenText(const std::string& listen);
 
-// "127.0.0.1:9464", "[::1]:9464", and port 0 takes a free one; or "unix:/PATH", a socket for its owner and the members of `group`. `setting` is the name of its key, for the errors:
-// InvalidArgument when it is no such text, Unavailable when it cannot be listened on.
+// "127.0.0.1:9464", "[::1]:9464", and port 0 takes a free one; or "unix:/PATH", a socket for its owner and the members
+// of `group`. `setting` is the name of its key, for the errors: InvalidArgument when it is no such text, Unavailable
+// when it cannot be listened on.
 absl::StatusOr<Listener> ListenOn(const std::string& listen, const std::string& setting, const std::string& group = "");
 
 }  // namespace hedgerow::operate

@@ -31,15 +31,14 @@ constexpr absl::Duration kAtTheEnd = absl::Seconds(1);
 bool IsJournal() {
   const char* named = getenv("JOURNAL_STREAM");
   struct stat info {};
-  return named != nullptr && fstat(STDERR_FILENO, &info) == 0 &&
-         absl::StrCat(info.st_dev, ":", info.st_ino) == named;
+  return named != nullptr && fstat(STDERR_FILENO, &info) == 0 && absl::StrCat(info.st_dev, ":", info.st_ino) == named;
 }
 
 std::string LineOf(absl::string_view level, absl::string_view text) {
   static const bool journal = IsJournal();
   if (journal) return absl::StrCat(level == "error" ? "<3>" : level == "warning" ? "<4>" : "<6>", text, "\n");
-  return absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()), " ", level,
-                      " ", text, "\n");
+  return absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()), " ", level, " ", text,
+                      "\n");
 }
 
 bool HasRoom(int wait_ms) {
@@ -107,9 +106,9 @@ class Log {
     uint64_t reported = lost();
     const auto report = [&reported](uint64_t lost) {
       if (lost == reported) return;
-      if (Write(LineOf("warning",
-                       absl::StrCat(lost - reported,
-                                    " lines of this log were lost: stderr was full, or could not be written"))))
+      if (Write(LineOf(
+              "warning",
+              absl::StrCat(lost - reported, " lines of this log were lost: stderr was full, or could not be written"))))
         reported = lost;
     };
     for (;;) {

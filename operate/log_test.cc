@@ -114,8 +114,7 @@ TEST_F(LogTest, APipeWithoutAReaderCostsLinesAndNotTheProcess) {
   EXPECT_EQ(End(Start([] {
               operate::StartLogThread();  // SIGPIPE keeps its default, as in a program that forgot it
               for (int i = 0; i < 10; ++i) LogInfo("line");
-              for (int i = 0; i < 500 && operate::LostLogLines() < 10; ++i)
-                absl::SleepFor(absl::Milliseconds(10));
+              for (int i = 0; i < 500 && operate::LostLogLines() < 10; ++i) absl::SleepFor(absl::Milliseconds(10));
               return operate::LostLogLines() == 10 ? 0 : 1;
             })),
             0);
@@ -127,8 +126,7 @@ TEST_F(LogTest, AFullDiskCostsLinesAndIsReportedOnceThereIsRoom) {
               dup2(full, STDERR_FILENO);
               operate::StartLogThread();
               for (int i = 0; i < 3; ++i) LogInfo("lost");
-              for (int i = 0; i < 500 && operate::LostLogLines() < 3; ++i)
-                absl::SleepFor(absl::Milliseconds(10));
+              for (int i = 0; i < 500 && operate::LostLogLines() < 3; ++i) absl::SleepFor(absl::Milliseconds(10));
               dup2(ends_[1], STDERR_FILENO);
               LogInfo("written");
               return 0;

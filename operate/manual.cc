@@ -19,8 +19,8 @@ constexpr size_t kColumns = 100;
 constexpr size_t kWidestName = 30;  // what is longer has its text on the next line
 
 std::string Written(const Option& option) {
-  return absl::StrCat(option.letter == 0 ? "" : absl::StrCat("-", std::string(1, option.letter), ", "), "--", option.name,
-                      option.value.empty() ? "" : " ", option.value);
+  return absl::StrCat(option.letter == 0 ? "" : absl::StrCat("-", std::string(1, option.letter), ", "), "--",
+                      option.name, option.value.empty() ? "" : " ", option.value);
 }
 
 // Words put into lines of at most kColumns, each with `indent` spaces before it but the first.
@@ -50,7 +50,8 @@ std::string Columns(const std::vector<Described>& rows) {
   std::string out;
   for (const auto& [name, text] : rows) {
     const bool long_name = name.size() > width;
-    absl::StrAppend(&out, "  ", name, long_name ? "\n" + std::string(indent, ' ') : std::string(width + 2 - name.size(), ' '),
+    absl::StrAppend(&out, "  ", name,
+                    long_name ? "\n" + std::string(indent, ' ') : std::string(width + 2 - name.size(), ' '),
                     Fill(text, indent), "\n");
   }
   return out;
@@ -102,8 +103,10 @@ std::string RoffList(const std::vector<Described>& rows) {
 std::string RoffCommands(const Program& program) {
   std::string out;
   for (const Command& command : program.commands) {
-    absl::StrAppend(&out, ".SS ", Roff(absl::StrCat(command.name, command.words.empty() ? "" : " ", command.words, command.behind.empty() ? "" : " -- ", command.behind)), "\n",
-                    Roff(command.summary), "\n", RoffList(Rows(command.options)));
+    absl::StrAppend(&out, ".SS ",
+                    Roff(absl::StrCat(command.name, command.words.empty() ? "" : " ", command.words,
+                                      command.behind.empty() ? "" : " -- ", command.behind)),
+                    "\n", Roff(command.summary), "\n", RoffList(Rows(command.options)));
     for (const std::string& example : command.examples) {
       absl::StrAppend(&out, ".PP\n.RS\n.nf\n", Roff(example), "\n.fi\n.RE\n");
     }
@@ -130,7 +133,8 @@ std::string Dashed(const std::vector<Option>& options) {
 // What every program takes; a daemon's list names them itself.
 std::vector<Option> WithCommonFlags(std::vector<Option> options) {
   for (const char* flag : {"help", "version"}) {
-    const bool listed = std::any_of(options.begin(), options.end(), [flag](const Option& option) { return option.name == flag; });
+    const bool listed =
+        std::any_of(options.begin(), options.end(), [flag](const Option& option) { return option.name == flag; });
     if (!listed) options.push_back({flag, "", ""});
   }
   return options;
@@ -139,7 +143,8 @@ std::vector<Option> WithCommonFlags(std::vector<Option> options) {
 }  // namespace
 
 std::string UsageLine(const Program& program, const Command& command) {
-  std::string line = absl::StrCat("usage: ", program.name, " ", command.name, command.words.empty() ? "" : " ", command.words);
+  std::string line =
+      absl::StrCat("usage: ", program.name, " ", command.name, command.words.empty() ? "" : " ", command.words);
   for (const Option& option : command.options) {
     if (option.required) absl::StrAppend(&line, " --", option.name, " ", option.value);
   }
@@ -147,9 +152,8 @@ std::string UsageLine(const Program& program, const Command& command) {
 }
 
 std::string HelpOf(const Program& program, const Command& command) {
-  std::string text =
-      absl::StrCat(UsageLine(program, command), "\n\n", Fill(command.summary, 0), "\n",
-                   Block("options", Rows(AllOptions(program, command))));
+  std::string text = absl::StrCat(UsageLine(program, command), "\n\n", Fill(command.summary, 0), "\n",
+                                  Block("options", Rows(AllOptions(program, command))));
   if (!command.examples.empty()) {
     absl::StrAppend(&text, "\nexamples:\n");
     for (const std::string& example : command.examples) absl::StrAppend(&text, "  ", example, "\n");
@@ -206,19 +210,24 @@ std::string BashCompletion(const Program& program) {
     absl::StrAppend(&commands, commands.empty() ? "" : " ", command.name);
     absl::StrAppend(&cases, "    ", command.name, ") options='", Dashed(AllOptions(program, command)), " --help' ;;\n");
   }
-  std::string text = absl::StrCat("# bash completion of ", program.name, ", made from its description of commands\n", function,
-                                  "() {\n  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command='' i\n");
+  std::string text =
+      absl::StrCat("# bash completion of ", program.name, ", made from its description of commands\n", function,
+                   "() {\n  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command='' i\n");
   if (!file_options.empty()) {
     absl::StrAppend(&text, "  case $before in\n    ", absl::StrJoin(file_options, "|"),
                     ") mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return ;;\n  esac\n");
   }
-  absl::StrAppend(&text, "  for ((i = 1; i < COMP_CWORD; i++)); do\n    case ${COMP_WORDS[i]} in -*) ;; *) command=${COMP_WORDS[i]}; break ;; esac\n"
-                         "  done\n  local options='", Dashed(WithCommonFlags(program.options)), "'\n");
+  absl::StrAppend(
+      &text,
+      "  for ((i = 1; i < COMP_CWORD; i++)); do\n    case ${COMP_WORDS[i]} in -*) ;; *) command=${COMP_WORDS[i]}; break ;; esac\n"
+      "  done\n  local options='",
+      Dashed(WithCommonFlags(program.options)), "'\n");
   if (!program.commands.empty()) {
-    absl::StrAppend(&text, "  case $command in\n    '') [[ $word == -* ]] || options='", commands, "' ;;\n", cases, "  esac\n");
+    absl::StrAppend(&text, "  case $command in\n    '') [[ $word == -* ]] || options='", commands, "' ;;\n", cases,
+                    "  esac\n");
   }
-  absl::StrAppend(&text, "  mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n}\ncomplete -o default -F ", function, " ",
-                  program.name, "\n");
+  absl::StrAppend(&text, "  mapfile -t COMPREPLY < <(compgen -W \"$options\" -- \"$word\")\n}\ncomplete -o default -F ",
+                  function, " ", program.name, "\n");
   return text;
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The texts that come of a program's description: `help`, its manual page, and the completion of a shell. Pure; any thread.
+// The texts that come of a program's description: `help`, its manual page, and the completion of a shell. Pure; any
+// thread.
 
 #pragma once
 

@@ -14,22 +14,23 @@ using testing::HasSubstr;
 using testing::Not;
 
 const Program& Shop() {
-  static const auto* program = new Program{
-      .name = "hr-shop",
-      .summary = "sell things",
-      .commands = {{"sell",
-                    "THING",
-                    "sell it",
-                    {{"price", "EUROS", "what it costs", true}, {"list", "FILE", "where it is noted"}, {"gift", "", "wrap it"}},
-                    nullptr,
-                    {"hr-shop sell lamp --price 3"}},
-                   {"close", "", "end the day"}},
-      .options = {{"json", "", "print JSON"}},
-      .notes = {"Open from nine to five."},
-      .exit_codes = {{"0", "sold"}},
-      .environment = {{"SHOP", "which one"}},
-      .files = {{"/etc/shop.conf", ".d is not read"}},
-      .see_also = {"market(1)", "till(8)"}};
+  static const auto* program = new Program{.name = "hr-shop",
+                                           .summary = "sell things",
+                                           .commands = {{"sell",
+                                                         "THING",
+                                                         "sell it",
+                                                         {{"price", "EUROS", "what it costs", true},
+                                                          {"list", "FILE", "where it is noted"},
+                                                          {"gift", "", "wrap it"}},
+                                                         nullptr,
+                                                         {"hr-shop sell lamp --price 3"}},
+                                                        {"close", "", "end the day"}},
+                                           .options = {{"json", "", "print JSON"}},
+                                           .notes = {"Open from nine to five."},
+                                           .exit_codes = {{"0", "sold"}},
+                                           .environment = {{"SHOP", "which one"}},
+                                           .files = {{"/etc/shop.conf", ".d is not read"}},
+                                           .see_also = {"market(1)", "till(8)"}};
   return *program;
 }
 
@@ -58,7 +59,8 @@ TEST(Manual, HelpListsCommandsOptionsNotesAndExitCodes) {
 TEST(Manual, OptionsThatStandFirstLeaveTheWordsBehindTheCommand) {
   Program program = Shop();
   program.options_first = true;
-  EXPECT_THAT(HelpOf(program), AllOf(HasSubstr("usage: hr-shop [OPTIONS] COMMAND\n"), HasSubstr("\n  sell THING  sell it\n")));
+  EXPECT_THAT(HelpOf(program),
+              AllOf(HasSubstr("usage: hr-shop [OPTIONS] COMMAND\n"), HasSubstr("\n  sell THING  sell it\n")));
 }
 
 TEST(Manual, NoLineOfHelpIsWiderThanAHundredColumns) {
@@ -71,10 +73,10 @@ TEST(Manual, NoLineOfHelpIsWiderThanAHundredColumns) {
 
 TEST(Manual, APageHasItsSectionsAndNoTextThatRoffTakesForAMacro) {
   const std::string page = ManPage(Shop());
-  for (const char* part : {".TH HR\\-SHOP 8 ", ".SH NAME\nhr\\-shop \\- sell things\n", ".SH SYNOPSIS\n.B hr\\-shop COMMAND",
-                           ".SS sell THING\nsell it\n", ".B \\-\\-price EUROS\nwhat it costs\n", "hr\\-shop sell lamp",
-                           ".SH ENVIRONMENT\n", "/etc/shop.conf\n\\&.d is not read\n",
-                           ".SH SEE ALSO\n.BR market (1),\n.BR till (8)\n"}) {
+  for (const char* part :
+       {".TH HR\\-SHOP 8 ", ".SH NAME\nhr\\-shop \\- sell things\n", ".SH SYNOPSIS\n.B hr\\-shop COMMAND",
+        ".SS sell THING\nsell it\n", ".B \\-\\-price EUROS\nwhat it costs\n", "hr\\-shop sell lamp",
+        ".SH ENVIRONMENT\n", "/etc/shop.conf\n\\&.d is not read\n", ".SH SEE ALSO\n.BR market (1),\n.BR till (8)\n"}) {
     EXPECT_THAT(page, HasSubstr(part));
   }
   Program plain = Shop();

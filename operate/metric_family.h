@@ -19,8 +19,7 @@ namespace hedgerow::operate {
 using Labels = std::vector<prometheus::ClientMetric::Label>;
 
 // Without a sample; `name` is the whole name.
-inline prometheus::MetricFamily MakeFamily(std::string name, absl::string_view help,
-                                           prometheus::MetricType type) {
+inline prometheus::MetricFamily MakeFamily(std::string name, absl::string_view help, prometheus::MetricType type) {
   prometheus::MetricFamily family;
   family.name = std::move(name);
   family.help = std::string(help);

@@ -30,7 +30,8 @@ void AddServer(MetricFamilies& families, const HttpCounters& counters) {
   AddCounter(families.back(), {}, LostLogLines());
   if (counters.certificate_ends_s == 0) return;
   families.push_back(MakeFamily("hedgerow_http_certificate_ends_timestamp_seconds",
-                                "When the certificate of this page ends, in Unix time; absent without TLS.", prometheus::MetricType::Gauge));
+                                "When the certificate of this page ends, in Unix time; absent without TLS.",
+                                prometheus::MetricType::Gauge));
   AddGauge(families.back(), {}, static_cast<double>(counters.certificate_ends_s));
 }
 
@@ -46,13 +47,13 @@ HttpResponse Scrape(const CollectMetrics& collect, const HttpCounters& counters)
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetricsPage(const std::string& listen, const std::string& setting,
-                                                             CollectMetrics collect,
-                                                             std::vector<HttpRoute> others, const HttpAccess& access) {
+                                                             CollectMetrics collect, std::vector<HttpRoute> others,
+                                                             const HttpAccess& access) {
   const auto counters = std::make_shared<HttpCounters>();
-  others.push_back({.path = "/metrics",
-                    .answer = [collect = std::move(collect),
-                               counters](const HttpRequest&) { return Scrape(collect, *counters); },
-                    .may_wait = true});
+  others.push_back(
+      {.path = "/metrics",
+       .answer = [collect = std::move(collect), counters](const HttpRequest&) { return Scrape(collect, *counters); },
+       .may_wait = true});
   return HttpServer::Start(listen, setting, std::move(others), counters, access);
 }
 

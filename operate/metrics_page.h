@@ -21,10 +21,11 @@ using MetricFamilies = std::vector<prometheus::MetricFamily>;
 // What a scrape shows. Called anew for each, on a thread of the HTTP server.
 using CollectMetrics = std::function<absl::StatusOr<MetricFamilies>()>;
 
-// `listen`, `setting`, `access` and errors are those of HttpServer::Start. `collect` is not called after the server's end; when it
-// fails, the page is empty. `others` are served beside /metrics, which tells what the server's bounds have cost as well.
+// `listen`, `setting`, `access` and errors are those of HttpServer::Start. `collect` is not called after the server's
+// end; when it fails, the page is empty. `others` are served beside /metrics, which tells what the server's bounds have
+// cost as well.
 absl::StatusOr<std::unique_ptr<HttpServer>> ServeMetricsPage(const std::string& listen, const std::string& setting,
-                                                             CollectMetrics collect,
-                                                             std::vector<HttpRoute> others = {}, const HttpAccess& access = {});
+                                                             CollectMetrics collect, std::vector<HttpRoute> others = {},
+                                                             const HttpAccess& access = {});
 
 }  // namespace hedgerow::operate

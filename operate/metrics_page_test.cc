@@ -52,8 +52,7 @@ TEST(MetricsPage, AnIpv6AddressIsServedOrRefusedInWords) {
 }
 
 TEST(MetricsPage, IsEmptyWhenCollectingFails) {
-  const auto page =
-      Serve("127.0.0.1:0", [] { return absl::DeadlineExceededError("the loop does not answer"); });
+  const auto page = Serve("127.0.0.1:0", [] { return absl::DeadlineExceededError("the loop does not answer"); });
   const std::string answer = HttpGet(page->address(), "/metrics");
   EXPECT_TRUE(absl::StartsWith(answer, "HTTP/1.1 200")) << answer.substr(0, 200);
   EXPECT_FALSE(ParsePage(answer).contains("answer"));
@@ -70,7 +69,8 @@ TEST(MetricsPage, ATakenPortIsAnErrorThatNamesTheSetting) {
 
 TEST(MetricsPage, AnAddressThatNoInterfaceHasIsCalledThat) {
   const auto page = ServeMetricsPage("192.0.2.1:9464", "metrics.listen", [] { return Answer(1); });
-  EXPECT_THAT(std::string(page.status().message()), testing::EndsWith("(the address is none of this host's; or another metrics.listen)"));
+  EXPECT_THAT(std::string(page.status().message()),
+              testing::EndsWith("(the address is none of this host's; or another metrics.listen)"));
 }
 
 TEST(MetricsPage, RefusesWhatIsNoAddressWithPort) {
@@ -78,7 +78,8 @@ TEST(MetricsPage, RefusesWhatIsNoAddressWithPort) {
                              "[::1:9464", "[127.0.0.1]:9464", "localhost:9464"}) {
     const auto page = ServeMetricsPage(listen, "metrics_listen", [] { return Answer(1); });
     EXPECT_EQ(page.status().code(), absl::StatusCode::kInvalidArgument) << listen;
-    EXPECT_EQ(page.status().message(), absl::StrCat("metrics_listen: got \"", listen, "\", expected ADDRESS:PORT or unix:/PATH"));
+    EXPECT_EQ(page.status().message(),
+              absl::StrCat("metrics_listen: got \"", listen, "\", expected ADDRESS:PORT or unix:/PATH"));
   }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A call of an administration's server whose answer its program's event loop gives. Blocks the server's thread for 10 s at most; then, and
-// where the loop has ended, it is an error.
+// A call of an administration's server whose answer its program's event loop gives. Blocks the server's thread for 10 s
+// at most; then, and where the loop has ended, it is an error.
 
 #pragma once
 

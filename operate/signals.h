@@ -18,8 +18,8 @@ namespace hedgerow::operate {
 // Invalid, with errno: no descriptor is left.
 net::UniqueFd HearSignals();
 
-// Takes SIGHUP out of what a program is about to block, where it was ignored when the program started: a signal that is blocked is
-// queued all the same.
+// Takes SIGHUP out of what a program is about to block, where it was ignored when the program started: a signal that is
+// blocked is queued all the same.
 void LeaveNohup(sigset_t& signals);
 
 // The next SIGTERM, SIGINT or SIGHUP; nothing when none is there. The others are logged.

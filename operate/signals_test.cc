@@ -37,9 +37,7 @@ TEST(Signals, ThoseThatEndADaemonAndTheOneThatReloadsItAreHeard) {
   for (const int number : {SIGTERM, SIGINT, SIGHUP}) EXPECT_EQ(Heard(number), number);
 }
 
-TEST(Signals, AHangupThatNohupIgnoresStaysIgnored) {
-  EXPECT_EQ(Heard(SIGHUP, /*ignored_at_start=*/true), kNothing);
-}
+TEST(Signals, AHangupThatNohupIgnoresStaysIgnored) { EXPECT_EQ(Heard(SIGHUP, /*ignored_at_start=*/true), kNothing); }
 
 TEST(Signals, ThoseWithoutAMeaningHereEndNothing) {
   for (const int number : {SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ}) EXPECT_EQ(Heard(number), kNothing);

@@ -87,8 +87,7 @@ bool Terminal::Colours() {
 }
 
 absl::StatusOr<std::unique_ptr<Terminal>> Terminal::Enter() {
-  if (tcgetattr(STDIN_FILENO, &g_before) != 0)
-    return absl::ErrnoToStatus(errno, "reading the terminal's settings");
+  if (tcgetattr(STDIN_FILENO, &g_before) != 0) return absl::ErrnoToStatus(errno, "reading the terminal's settings");
   CatchCrashes(true);
   if (!Begin()) return absl::ErrnoToStatus(errno, "changing the terminal's settings");
   return std::unique_ptr<Terminal>(new Terminal());

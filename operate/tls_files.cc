@@ -74,12 +74,14 @@ absl::StatusOr<std::string> ReadText(const std::string& path, bool secret, Reade
 }
 
 // Each one in the file, in this order. `of`: "" or " of an authority", for an error.
-absl::StatusOr<std::vector<Certificate>> CertificatesIn(const std::string& path, const std::string& text, absl::string_view of) {
+absl::StatusOr<std::vector<Certificate>> CertificatesIn(const std::string& path, const std::string& text,
+                                                        absl::string_view of) {
   std::vector<Certificate> all;
   const Bio bio(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
   while (Certificate next{PEM_read_bio_X509(bio.get(), nullptr, nullptr, nullptr)}) all.push_back(std::move(next));
   ERR_clear_error();
-  if (all.empty()) return Refused(path, absl::StrCat("holds no certificate", of, ", expected PEM: -----BEGIN CERTIFICATE-----"));
+  if (all.empty())
+    return Refused(path, absl::StrCat("holds no certificate", of, ", expected PEM: -----BEGIN CERTIFICATE-----"));
   // Of each certificate its first and its last line end alike.
   const std::vector<absl::string_view> parts = absl::StrSplit(text, "CERTIFICATE-----");
   if (parts.size() == 2 * all.size() + 1) return all;
@@ -100,7 +102,8 @@ PrivateKey KeyIn(const std::string& text) {
 std::string WhyNotServed(const std::vector<Certificate>& chain, EVP_PKEY* key) {
   const Context context(SSL_CTX_new(TLS_method()));
   bool takes = context != nullptr && SSL_CTX_use_certificate(context.get(), chain[0].get()) == 1;
-  for (size_t i = 1; i < chain.size(); ++i) takes = takes && SSL_CTX_add1_chain_cert(context.get(), chain[i].get()) == 1;
+  for (size_t i = 1; i < chain.size(); ++i)
+    takes = takes && SSL_CTX_add1_chain_cert(context.get(), chain[i].get()) == 1;
   takes = takes && SSL_CTX_use_PrivateKey(context.get(), key) == 1;
   const char* const reason = ERR_reason_error_string(ERR_peek_last_error());
   ERR_clear_error();
@@ -115,7 +118,8 @@ std::vector<std::string> NamesOf(X509* certificate) {
     const GENERAL_NAME* const name = sk_GENERAL_NAME_value(all.get(), i);
     if (name->type != GEN_DNS) continue;
     const auto* const bytes = reinterpret_cast<const char*>(ASN1_STRING_get0_data(name->d.dNSName));
-    names.push_back(absl::AsciiStrToLower(std::string(bytes, static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)))));
+    names.push_back(
+        absl::AsciiStrToLower(std::string(bytes, static_cast<size_t>(ASN1_STRING_length(name->d.dNSName)))));
   }
   return names;
 }
@@ -155,13 +159,16 @@ absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, absl::string_
   const absl::StatusOr<std::vector<Certificate>> chain = CertificatesIn(paths.certificate, *certificate, "");
   if (!chain.ok()) return chain.status();
   if (!paths.authority.empty()) {
-    const absl::StatusOr<std::vector<Certificate>> authorities = CertificatesIn(paths.authority, *authority, " of an authority");
+    const absl::StatusOr<std::vector<Certificate>> authorities =
+        CertificatesIn(paths.authority, *authority, " of an authority");
     if (!authorities.ok()) return authorities.status();
   }
   X509* const own = chain->front().get();
   const PrivateKey secret = KeyIn(*key);
   if (secret == nullptr) {
-    return Refused(paths.key, "holds no private key that can be used, expected PEM without a pass phrase: -----BEGIN PRIVATE KEY-----");
+    return Refused(
+        paths.key,
+        "holds no private key that can be used, expected PEM without a pass phrase: -----BEGIN PRIVATE KEY-----");
   }
   const bool fits = X509_check_private_key(own, secret.get()) == 1;
   ERR_clear_error();
@@ -177,9 +184,10 @@ absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, absl::string_
                        .names = NamesOf(own),
                        .not_after_s = UnixTime(X509_get0_notAfter(own))};
   if (name.empty() || material.IsFor(name)) return material;
-  return Refused(paths.certificate,
-                 absl::StrCat("is for another name: got a certificate for ", material.NamesText(), ", expected one for ", name,
-                              ": have it signed with this subjectAltName (DNS), or say in `peer_tls.name` how members are named"));
+  return Refused(
+      paths.certificate,
+      absl::StrCat("is for another name: got a certificate for ", material.NamesText(), ", expected one for ", name,
+                   ": have it signed with this subjectAltName (DNS), or say in `peer_tls.name` how members are named"));
 }
 
 TlsFiles::TlsFiles(TlsPaths paths, std::string name, TlsMaterial first, absl::Duration period)
@@ -216,7 +224,8 @@ std::shared_ptr<const TlsMaterial> TlsFiles::Get() {
   const bool same = read.ok() && read->certificate == current_->certificate && read->key == current_->key &&
                     read->authority == current_->authority;
   if (read.ok() && !same && read->not_after_s <= time(nullptr))
-    read = Refused(paths_.certificate, "holds a certificate that has ended: put the next one and its key into their files");
+    read = Refused(paths_.certificate,
+                   "holds a certificate that has ended: put the next one and its key into their files");
   status_ = read.status();
   // Also what is refused is read the next time: a disk may have failed for a moment.
   in_use_ = read.ok() ? std::optional(there) : std::nullopt;
@@ -240,10 +249,11 @@ absl::Status TlsFiles::status() const {
 std::string TlsFiles::Problem(int64_t now_s) const {
   absl::MutexLock lock(&mutex_);
   std::vector<std::string> problems;
-  if (!status_.ok()) problems.push_back(absl::StrCat("the former certificates are in use, because ", status_.message()));
+  if (!status_.ok())
+    problems.push_back(absl::StrCat("the former certificates are in use, because ", status_.message()));
   if (const std::string end = CertificateEndText(current_->not_after_s, now_s); !end.empty()) {
-    problems.push_back(absl::StrCat("the certificate that is in use ", end, ": put the next one and its key into ", paths_.certificate, " and ",
-                                    paths_.key, ", or others will refuse it"));
+    problems.push_back(absl::StrCat("the certificate that is in use ", end, ": put the next one and its key into ",
+                                    paths_.certificate, " and ", paths_.key, ", or others will refuse it"));
   }
   return absl::StrJoin(problems, "; ");
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program's TLS identity as files: its certificate with what it was signed by, its private key, and the authorities whose
-// certificates it takes. Files that have changed are read again, so certificates are exchanged without a stop; what cannot be used
-// leaves the former in use, and the reason is kept. Used by nodes for their peers' TCP port (cluster/transfer), and for the metrics page
-// (http_server).
+// A program's TLS identity as files: its certificate with what it was signed by, its private key, and the authorities
+// whose certificates it takes. Files that have changed are read again, so certificates are exchanged without a stop;
+// what cannot be used leaves the former in use, and the reason is kept. Used by nodes for their peers' TCP port
+// (cluster/transfer), and for the metrics page (http_server).
 
 #pragma once
 
@@ -49,12 +49,13 @@ struct TlsMaterial {
   std::string NamesText() const;
 };
 
-// Of a certificate that ends then, both in Unix time: "ends in 3 days", "has ended". Empty: it is good for a week and more.
+// Of a certificate that ends then, both in Unix time: "ends in 3 days", "has ended". Empty: it is good for a week and
+// more.
 std::string CertificateEndText(int64_t not_after_s, int64_t now_s);
 
-// `name`: a DNS name that the certificate must be for; empty: any. InvalidArgument names the file, what is wrong with it and what to do; it
-// repeats nothing of the key. The key's file must be one that no other user can read, and for a reader that serves all three must be
-// its user's or root's. A certificate that has ended is read.
+// `name`: a DNS name that the certificate must be for; empty: any. InvalidArgument names the file, what is wrong with
+// it and what to do; it repeats nothing of the key. The key's file must be one that no other user can read, and for a
+// reader that serves all three must be its user's or root's. A certificate that has ended is read.
 absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, absl::string_view name, Reader reader);
 
 class TlsFiles {
@@ -66,8 +67,8 @@ class TlsFiles {
   TlsFiles(TlsPaths paths, std::string name, TlsMaterial first, absl::Duration period = kPeriod);
   ~TlsFiles();
 
-  // Reads files that have changed since the last time. Another certificate that has ended already is refused. Any thread; it may
-  // wait for the disk.
+  // Reads files that have changed since the last time. Another certificate that has ended already is refused. Any
+  // thread; it may wait for the disk.
   std::shared_ptr<const TlsMaterial> Get();
   // Any thread; none of them waits.
   std::shared_ptr<const TlsMaterial> current() const;
@@ -92,7 +93,7 @@ class TlsFiles {
 
   const TlsPaths paths_;
   const std::string name_;
-  absl::Mutex reading_;  // held while a disk is waited for
+  absl::Mutex reading_;                                       // held while a disk is waited for
   std::optional<Versions> in_use_ ABSL_GUARDED_BY(reading_);  // not set: to be read, whatever has changed
   mutable absl::Mutex mutex_;
   std::shared_ptr<const TlsMaterial> current_ ABSL_GUARDED_BY(mutex_);

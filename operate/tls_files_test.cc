@@ -35,7 +35,9 @@ class TlsFilesTest : public ::testing::Test {
     return std::string(ReadTlsMaterial(paths_, kName, reader).status().message());
   }
 
-  TlsFiles Open() { return TlsFiles(paths_, kName, *ReadTlsMaterial(paths_, kName, Reader::kServes), absl::InfiniteDuration()); }
+  TlsFiles Open() {
+    return TlsFiles(paths_, kName, *ReadTlsMaterial(paths_, kName, Reader::kServes), absl::InfiniteDuration());
+  }
 
   const std::string folder_;
   const TestAuthority authority_{"the cluster's authority"};
@@ -68,12 +70,16 @@ TEST_F(TlsFilesTest, WhatAnOperatorHasToDoIsSaid) {
   TlsFiles files = Open();
   const int64_t ends_s = files.current()->not_after_s;
   EXPECT_EQ(files.Problem(ends_s - 7 * kDay_s), "");
-  const std::string ends = "the certificate that is in use ends in 6 days: put the next one and its key into " + paths_.certificate;
+  const std::string ends =
+      "the certificate that is in use ends in 6 days: put the next one and its key into " + paths_.certificate;
   EXPECT_THAT(files.Problem(ends_s - 7 * kDay_s + 1), StartsWith(ends));
   WriteTlsFile(paths_.certificate, "none", 0644);
   files.Get();
-  EXPECT_THAT(files.Problem(0), AllOf(StartsWith("the former certificates are in use, because the file " + paths_.certificate), Not(HasSubstr(ends))));
-  EXPECT_THAT(files.Problem(ends_s - 7 * kDay_s + 1), AllOf(StartsWith("the former certificates are in use"), HasSubstr("; " + ends)));
+  EXPECT_THAT(files.Problem(0),
+              AllOf(StartsWith("the former certificates are in use, because the file " + paths_.certificate),
+                    Not(HasSubstr(ends))));
+  EXPECT_THAT(files.Problem(ends_s - 7 * kDay_s + 1),
+              AllOf(StartsWith("the former certificates are in use"), HasSubstr("; " + ends)));
   WriteTlsFiles(folder_, authority_.Sign(kName, 60 * kDay_s), authority_.Pem());
   files.Get();
   EXPECT_EQ(files.Problem(ends_s), "");
@@ -82,7 +88,8 @@ TEST_F(TlsFilesTest, WhatAnOperatorHasToDoIsSaid) {
 TEST_F(TlsFilesTest, EachCertificateOfAFileIsRead) {
   const std::string between = TestAuthority("between").Pem();
   const TestCertificate own = authority_.Sign(kName);
-  WriteTlsFiles(folder_, {.certificate = own.certificate + "a comment\n" + between, .key = own.key}, authority_.Pem() + between);
+  WriteTlsFiles(folder_, {.certificate = own.certificate + "a comment\n" + between, .key = own.key},
+                authority_.Pem() + between);
   EXPECT_EQ(Error(), "");
   // As an editor, or a copy that ended early, leaves them.
   const std::string half = between.substr(0, between.size() / 2);
@@ -90,10 +97,12 @@ TEST_F(TlsFilesTest, EachCertificateOfAFileIsRead) {
   changed[changed.size() / 2] = '!';
   for (const std::string& bad : {half, changed, without_first_line}) {
     WriteTlsFile(paths_.certificate, own.certificate + bad, 0644);
-    EXPECT_THAT(Error(), HasSubstr(paths_.certificate + " holds a certificate that cannot be read, after 1 that can")) << bad;
+    EXPECT_THAT(Error(), HasSubstr(paths_.certificate + " holds a certificate that cannot be read, after 1 that can"))
+        << bad;
     WriteTlsFile(paths_.certificate, own.certificate, 0644);
     WriteTlsFile(paths_.authority, authority_.Pem() + bad, 0644);
-    EXPECT_THAT(Error(), HasSubstr(paths_.authority + " holds a certificate that cannot be read, after 1 that can")) << bad;
+    EXPECT_THAT(Error(), HasSubstr(paths_.authority + " holds a certificate that cannot be read, after 1 that can"))
+        << bad;
     WriteTlsFile(paths_.authority, authority_.Pem(), 0644);
   }
 }
@@ -142,7 +151,8 @@ TEST_F(TlsFilesTest, AnothersOrAnEndedCertificateReplacesNoGoodOne) {
   const std::shared_ptr<const TlsMaterial> first = files.Get();
   WriteTlsFiles(folder_, authority_.Sign("node-2.hedgerow"), authority_.Pem());
   EXPECT_EQ(files.Get(), first);
-  EXPECT_THAT(std::string(files.status().message()), HasSubstr("got a certificate for node-2.hedgerow, expected one for node-1.hedgerow"));
+  EXPECT_THAT(std::string(files.status().message()),
+              HasSubstr("got a certificate for node-2.hedgerow, expected one for node-1.hedgerow"));
   WriteTlsFiles(folder_, authority_.Sign(kName, -5), authority_.Pem());
   EXPECT_EQ(files.Get(), first);
   EXPECT_THAT(std::string(files.status().message()), HasSubstr("holds a certificate that has ended"));
@@ -176,7 +186,8 @@ TEST_F(TlsFilesTest, ChangedFilesAreReadAlsoWhereNoConnectionBegins) {
   TlsFiles files(paths_, kName, *ReadTlsMaterial(paths_, kName, Reader::kServes), absl::Milliseconds(5));
   const TestCertificate next = authority_.Sign(kName);
   WriteTlsFiles(folder_, next, authority_.Pem());
-  for (int i = 0; i < 2000 && files.current()->certificate != next.certificate; ++i) absl::SleepFor(absl::Milliseconds(5));
+  for (int i = 0; i < 2000 && files.current()->certificate != next.certificate; ++i)
+    absl::SleepFor(absl::Milliseconds(5));
   EXPECT_EQ(files.current()->certificate, next.certificate);
   EXPECT_EQ(files.reloads(), 1u);
 }

@@ -32,14 +32,17 @@ struct TestCertificate {
 // Signs with a key of its own.
 class TestAuthority {
  public:
-  explicit TestAuthority(const std::string& name) : key_(EVP_EC_gen("P-256"), EVP_PKEY_free), own_(X509_new(), X509_free) {
+  explicit TestAuthority(const std::string& name)
+      : key_(EVP_EC_gen("P-256"), EVP_PKEY_free), own_(X509_new(), X509_free) {
     Fill(own_.get(), name, key_.get(), 1000);
     Extend(own_.get(), NID_basic_constraints, "critical,CA:TRUE");
     X509_sign(own_.get(), key_.get(), EVP_sha256());
   }
   std::string Pem() const { return PemOf(own_.get()); }
   // For one DNS name; ends in so many seconds.
-  TestCertificate Sign(const std::string& dns_name, long ends_s = 3600) const { return Sign(EVP_EC_gen("P-256"), dns_name, ends_s); }
+  TestCertificate Sign(const std::string& dns_name, long ends_s = 3600) const {
+    return Sign(EVP_EC_gen("P-256"), dns_name, ends_s);
+  }
   // With a key that TLS refuses.
   TestCertificate SignShort(const std::string& dns_name) const { return Sign(EVP_RSA_gen(512), dns_name, 3600); }
 
@@ -95,7 +98,8 @@ inline void WriteTlsFile(const std::string& path, const std::string& text, mode_
 // The paths, with files in them that fit together.
 inline TlsPaths WriteTlsFiles(const std::string& folder, const TestCertificate& own, const std::string& authority) {
   std::filesystem::create_directories(folder);
-  TlsPaths paths{.certificate = folder + "/node.pem", .key = folder + "/node.key", .authority = folder + "/authority.pem"};
+  TlsPaths paths{
+      .certificate = folder + "/node.pem", .key = folder + "/node.key", .authority = folder + "/authority.pem"};
   WriteTlsFile(paths.certificate, own.certificate, 0644);
   WriteTlsFile(paths.key, own.key);
   WriteTlsFile(paths.authority, authority, 0644);

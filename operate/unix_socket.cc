@@ -28,7 +28,8 @@ std::optional<gid_t> FindGroup(const std::string& name) {
   std::vector<char> buffer(1 << 16);
   group found{};
   group* result = nullptr;
-  if (getgrnam_r(name.c_str(), &found, buffer.data(), buffer.size(), &result) != 0 || result == nullptr) return std::nullopt;
+  if (getgrnam_r(name.c_str(), &found, buffer.data(), buffer.size(), &result) != 0 || result == nullptr)
+    return std::nullopt;
   return found.gr_gid;
 }
 
@@ -37,7 +38,8 @@ absl::Status MakeFolder(const std::string& path, const std::string& what) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
   if (!error) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("cannot make the folder of the ", what, " ", path, ": ", error.message()));
+  return absl::FailedPreconditionError(
+      absl::StrCat("cannot make the folder of the ", what, " ", path, ": ", error.message()));
 }
 
 }  // namespace
@@ -74,8 +76,8 @@ absl::Status PrepareUnixSocket(const std::string& path, const UnixSocketOptions&
   // Refused, or gone since: no process listens. After any other error a process may well listen, because the
   // socket may be another user's or of another kind.
   if (error == ECONNREFUSED || error == ENOENT) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("cannot tell whether another process listens on the ", options.what, " ", path, " (",
-                                                    strerror(error), "); ", options.hint));
+  return absl::FailedPreconditionError(absl::StrCat("cannot tell whether another process listens on the ", options.what,
+                                                    " ", path, " (", strerror(error), "); ", options.hint));
 }
 
 absl::StatusOr<net::UniqueFd> ListenOnUnixSocket(const std::string& path, const UnixSocketOptions& options) {
@@ -83,22 +85,24 @@ absl::StatusOr<net::UniqueFd> ListenOnUnixSocket(const std::string& path, const 
   if (!options.group.empty()) {
     group = FindGroup(options.group);
     if (!group.has_value()) {
-      return absl::FailedPreconditionError(absl::StrCat("the socket ", path, " is for the group ", options.group,
-                                                        ", which does not exist on this host: make it (groupadd --system ",
-                                                        options.group, "), or name another one"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "the socket ", path, " is for the group ", options.group,
+          ", which does not exist on this host: make it (groupadd --system ", options.group, "), or name another one"));
     }
   }
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on the ", options.what, " ", path, ": the path is too long"));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on the ", options.what, " ", path, ": the path is too long"));
   }
   memcpy(address.sun_path, path.data(), path.size());
   net::UniqueFd fd(socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   if (!fd.valid()) return absl::ErrnoToStatus(errno, "open a unix socket");
   unlink(path.c_str());  // a dead process's (PrepareUnixSocket)
   if (bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-    return absl::UnavailableError(absl::StrCat("cannot listen on the ", options.what, " ", path, ": ", strerror(errno)));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on the ", options.what, " ", path, ": ", strerror(errno)));
   }
   const auto made = [&]() -> absl::Status {
     // The rights are right before it listens: until then the kernel refuses connections.
@@ -106,7 +110,8 @@ absl::StatusOr<net::UniqueFd> ListenOnUnixSocket(const std::string& path, const 
       return absl::ErrnoToStatus(errno, absl::StrCat("give the socket ", path, " to the group ", options.group,
                                                      " (the program's user must be a member, or root)"));
     }
-    if (chmod(path.c_str(), group.has_value() ? 0660 : 0600) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("chmod of ", path));
+    if (chmod(path.c_str(), group.has_value() ? 0660 : 0600) != 0)
+      return absl::ErrnoToStatus(errno, absl::StrCat("chmod of ", path));
     if (listen(fd.get(), options.backlog) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("listen on ", path));
     return absl::OkStatus();
   }();

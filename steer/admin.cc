@@ -46,14 +46,16 @@ class Administration final : public Monitor {
   grpc::Status Resize(grpc::ServerContext* context, const v1::ResizeRequest* request, v1::Change* reply) override {
     return Change(*context, *request, reply, [&] { return control_.Resize(request->workers()); });
   }
-  grpc::Status SetWeights(grpc::ServerContext* context, const v1::SetWeightsRequest* request, v1::Change* reply) override {
+  grpc::Status SetWeights(grpc::ServerContext* context, const v1::SetWeightsRequest* request,
+                          v1::Change* reply) override {
     const std::vector<double> weights(request->weights().begin(), request->weights().end());
     return Change(*context, *request, reply, [&] { return control_.SetWeights(weights); });
   }
   grpc::Status Drain(grpc::ServerContext* context, const v1::DrainRequest* request, v1::Change* reply) override {
     return Change(*context, *request, reply, [&] { return control_.Drain(request->slot(), request->drain()); });
   }
-  grpc::Status RestartWorker(grpc::ServerContext* context, const v1::RestartWorkerRequest* request, v1::Slot* reply) override {
+  grpc::Status RestartWorker(grpc::ServerContext* context, const v1::RestartWorkerRequest* request,
+                             v1::Slot* reply) override {
     return Change(*context, *request, reply, [&] { return control_.RestartWorker(request->slot()); });
   }
   grpc::Status Reattach(grpc::ServerContext* context, const v1::ReattachRequest* request, v1::Group* reply) override {
@@ -67,7 +69,8 @@ class Administration final : public Monitor {
   template <typename T>
   grpc::Status Change(const grpc::ServerContext& context, const google::protobuf::Message& request, T* reply,
                       std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
-    return operate::Audited([](const std::string& line) { LogInfo(line); }, context, request, OnLoop(reply, std::move(body)));
+    return operate::Audited([](const std::string& line) { LogInfo(line); }, context, request,
+                            OnLoop(reply, std::move(body)));
   }
 };
 
@@ -81,12 +84,13 @@ operate::AdminSocket::Options OptionsFor(const std::string& group) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const Places& places, EventLoop& loop, Control& control) {
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const Places& places, EventLoop& loop,
+                                                                 Control& control) {
   return operate::AdminSocket::Listen(places.admin(), std::make_unique<Administration>(loop, control), OptionsFor(""));
 }
 
-absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const Places& places, EventLoop& loop, Control& control,
-                                                                   const std::string& group) {
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const Places& places, EventLoop& loop,
+                                                                   Control& control, const std::string& group) {
   if (getgrnam(group.c_str()) == nullptr) return nullptr;
   return operate::AdminSocket::Listen(places.monitor(), std::make_unique<Monitor>(loop, control), OptionsFor(group));
 }

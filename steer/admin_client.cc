@@ -8,7 +8,9 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<AdminClient::Stub>> Open(const std::string& path, const std::string& who_may) {
   const auto channel = operate::OpenAdminChannel(
-      path, {.program = "hedgerow-steer", .who_may = who_may, .hint = "Start it with `hedgerow steer run`, or name another group with --name"});
+      path, {.program = "hedgerow-steer",
+             .who_may = who_may,
+             .hint = "Start it with `hedgerow steer run`, or name another group with --name"});
   if (!channel.ok()) return channel.status();
   return v1::Steer::NewStub(*channel);
 }

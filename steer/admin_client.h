@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The client of a supervisor's administration service (admin.h). Used by the command line, and by hedgerowd for its page.
+// The client of a supervisor's administration service (admin.h). Used by the command line, and by hedgerowd for its
+// page.
 #pragma once
 
 #include <chrono>

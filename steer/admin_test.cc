@@ -79,7 +79,8 @@ TEST(SteerAdmin, ServesEveryCallToItsOwnerAlone) {
   EXPECT_EQ(client->Ask(&Stub::SetWeights, weights)->moved_buckets(), 3u);
   EXPECT_TRUE(absl::IsInvalidArgument(client->Ask(&Stub::Resize).status()));
   const auto channel = operate::OpenAdminChannel(places.admin(), {});
-  for (const auto& [name, status] : operate::CallEach(*channel, *v1::Group::descriptor()->file()->FindServiceByName("Steer"))) {
+  for (const auto& [name, status] :
+       operate::CallEach(*channel, *v1::Group::descriptor()->file()->FindServiceByName("Steer"))) {
     EXPECT_FALSE(operate::IsMissing(status)) << name;
   }
   loop->Stop();
@@ -107,7 +108,8 @@ TEST(SteerAdmin, TheMonitorServesShowAloneToItsGroup) {
   ASSERT_TRUE(client.ok()) << client.status();
   EXPECT_EQ(client->Ask(&Stub::Show)->name(), "without");
   const auto channel = operate::OpenAdminChannel(places.monitor(), {});
-  for (const auto& [name, status] : operate::CallEach(*channel, *v1::Group::descriptor()->file()->FindServiceByName("Steer"))) {
+  for (const auto& [name, status] :
+       operate::CallEach(*channel, *v1::Group::descriptor()->file()->FindServiceByName("Steer"))) {
     EXPECT_EQ(operate::IsMissing(status), !absl::EndsWith(name, "Show")) << name;
   }
   loop->Stop();

@@ -15,7 +15,8 @@ namespace {
 std::array<uint64_t, 3> KeyOf(const hr_steer_source& source) { return {source.kind, source.words[0], source.words[1]}; }
 
 bool Same(const TableEntries& one, const TableEntries& other) {
-  return std::equal(one.begin(), one.end(), other.begin(), [](const auto& a, const auto& b) { return a.word == b.word; });
+  return std::equal(one.begin(), one.end(), other.begin(),
+                    [](const auto& a, const auto& b) { return a.word == b.word; });
 }
 
 }  // namespace

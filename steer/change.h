@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The table of a running group, and how it changes without a source meeting two workers: sources with open connections in buckets
-// that move are pinned to their slot before the table changes, and unpinned when their last connection has closed
-// (docs/adr/0052). Owned by the supervisor; one thread.
+// The table of a running group, and how it changes without a source meeting two workers: sources with open connections
+// in buckets that move are pinned to their slot before the table changes, and unpinned when their last connection has
+// closed (docs/adr/0052). Owned by the supervisor; one thread.
 #pragma once
 
 #include <array>

@@ -91,7 +91,8 @@ class ChangeTest : public net::NamespaceTest {
   // A connection from 127.0.1.N.
   net::UniqueFd ConnectFrom(int number) {
     net::UniqueFd fd(socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    const net::SocketAddress from(*net::IpAddress::Parse(absl::StrCat("127.0.1.", number)), 0), to(kHere.address, kHere.port);
+    const net::SocketAddress from(*net::IpAddress::Parse(absl::StrCat("127.0.1.", number)), 0),
+        to(kHere.address, kHere.port);
     EXPECT_EQ(bind(fd.get(), from.get(), from.bytes), 0);
     EXPECT_EQ(connect(fd.get(), to.get(), to.bytes), 0);
     return fd;

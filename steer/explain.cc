@@ -28,8 +28,7 @@ hr_steer_source SourceOf(const hr_steer_config& config, const DeviceIndex& devic
   if (device == nullptr) {
     const __u64 address[2] = {words[0], words[1]};
     hr_steer_address(&config, family, address, &source);
-  } else if (device->is_gateway != 0 && config.field_bytes != 0 &&
-             payload.size() >= config.field_offset &&
+  } else if (device->is_gateway != 0 && config.field_bytes != 0 && payload.size() >= config.field_offset &&
              payload.size() - config.field_offset >= config.field_bytes) {
     source.kind = HR_STEER_FIELD;
     memcpy(source.words, payload.data() + config.field_offset, config.field_bytes);
@@ -44,7 +43,8 @@ hr_steer_source SourceOf(const hr_steer_config& config, const DeviceIndex& devic
 DeviceIndex::DeviceIndex(const std::vector<Device>& devices) {
   for (const Device& each : devices) {
     const __u64 words[2] = {each.network.words[0], each.network.words[1]};
-    by_length_[each.network.prefix_bits][NetworkKey(each.network.family, words, each.network.prefix_bits - 32)] = each.device;
+    by_length_[each.network.prefix_bits][NetworkKey(each.network.family, words, each.network.prefix_bits - 32)] =
+        each.device;
   }
 }
 
@@ -68,8 +68,8 @@ absl::StatusOr<hr_steer_config> NewConfig() {
 
 Choice Explain(const hr_steer_config& config, const DeviceIndex& devices,
                absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
-               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family,
-               const uint8_t (&address)[16], absl::Span<const uint8_t> payload) {
+               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family, const uint8_t (&address)[16],
+               absl::Span<const uint8_t> payload) {
   uint64_t words[2] = {};
   memcpy(words, address, family == 4 ? 4 : sizeof(words));
   Choice choice;

@@ -45,8 +45,7 @@ class ExplainTest : public ::testing::Test {
     config_.layout = HR_STEER_LAYOUT;
     config_.ipv6_prefix = 128;
     config_.seed = {0x0706050403020100, 0x0f0e0d0c0b0a0908};
-    for (size_t bucket = 0; bucket < table_.size(); ++bucket)
-      table_[bucket].slot = static_cast<uint8_t>(bucket % 4);
+    for (size_t bucket = 0; bucket < table_.size(); ++bucket) table_[bucket].slot = static_cast<uint8_t>(bucket % 4);
   }
   Choice Explained(const std::string& text, const std::vector<uint8_t>& payload = {}) {
     const Address address = Of(text);
@@ -64,8 +63,7 @@ class ExplainTest : public ::testing::Test {
 TEST_F(ExplainTest, TheBucketIsSipHashOfFamilyAndAddress) {
   const unsigned char ipv4[24] = {4, 0, 0, 0, 0, 0, 0, 0, 192, 0, 2, 7};
   EXPECT_EQ(Explained("192.0.2.7").bucket, hr_siphash(&config_.seed, ipv4, sizeof(ipv4)) % 1024);
-  const unsigned char ipv6[24] = {6, 0, 0, 0, 0, 0, 0, 0, 0x20, 1, 0xd, 0xb8,
-                                  0, 0, 0, 0, 0, 0, 0, 0, 0,    0, 0,   9};
+  const unsigned char ipv6[24] = {6, 0, 0, 0, 0, 0, 0, 0, 0x20, 1, 0xd, 0xb8, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 9};
   EXPECT_EQ(Explained("2001:db8::9").bucket, hr_siphash(&config_.seed, ipv6, sizeof(ipv6)) % 1024);
 }
 
@@ -117,8 +115,7 @@ TEST_F(ExplainTest, AGatewaysDatagramNamesItsDevice) {
   EXPECT_EQ(a.bucket, Explained("192.0.2.99", {9, 9, 9, 9, 0xa, 0xb, 1}).bucket);
   EXPECT_NE(a.bucket, Explained("192.0.2.1", {0, 0, 0, 0, 0xa, 0xc}).bucket);
   EXPECT_EQ(Explained("192.0.2.1", {0, 0, 0, 0, 0xa}).source.words[0], 7u) << "too short for the field";
-  EXPECT_EQ(Explained("198.51.100.1", {0, 0, 0, 0, 0xa, 0xb}).source.kind, uint64_t{HR_STEER_IPV4})
-      << "no gateway";
+  EXPECT_EQ(Explained("198.51.100.1", {0, 0, 0, 0, 0xa, 0xb}).source.kind, uint64_t{HR_STEER_IPV4}) << "no gateway";
 }
 
 TEST_F(ExplainTest, APinWinsOverTheTable) {

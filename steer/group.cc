@@ -42,7 +42,8 @@ void Note(std::string& problem, std::string now) {
 std::string Group::Text() {
   std::vector<std::string> transports;
   for (const Transport transport : settings_.transports()) transports.push_back(TransportText(transport));
-  return absl::StrCat("group ", settings_.places.name, ": ", settings_.listen.ToString(), " (", absl::StrJoin(transports, ", "), "), ", WorkersText());
+  return absl::StrCat("group ", settings_.places.name, ": ", settings_.listen.ToString(), " (",
+                      absl::StrJoin(transports, ", "), "), ", WorkersText());
 }
 
 // Creation and takeover.
@@ -53,7 +54,8 @@ absl::Status Group::MakeFolder() const {
   std::filesystem::create_directories(folder, error);
   // Workers may pass through it to their notify socket, and list nothing.
   if (error || chmod(folder.c_str(), 0711) != 0) {
-    return absl::FailedPreconditionError(absl::StrCat("cannot make ", folder, ": ", error ? error.message() : strerror(errno)));
+    return absl::FailedPreconditionError(
+        absl::StrCat("cannot make ", folder, ": ", error ? error.message() : strerror(errno)));
   }
   return absl::OkStatus();
 }
@@ -98,7 +100,8 @@ absl::Status Group::OpenTable() {
 void Group::RemoveKernel() {
   if (kernel_ == nullptr) return;
   kernel_.reset();
-  if (const absl::Status removed = KernelGroup::Remove(settings_.bpffs, settings_.places.name); !removed.ok()) LogError(removed.message());
+  if (const absl::Status removed = KernelGroup::Remove(settings_.bpffs, settings_.places.name); !removed.ok())
+    LogError(removed.message());
 }
 
 absl::Status Group::Save() {
@@ -121,7 +124,9 @@ absl::Status Group::Save() {
     slot.set_leaving(share->leaving);
   }
   const absl::Status saved = SaveRecord(settings_.places, record);
-  Note(record_problem_, saved.ok() ? "" : absl::StrCat("record: ", saved.message(), ": a next supervisor could not take the group over as it is"));
+  Note(record_problem_, saved.ok() ? ""
+                                   : absl::StrCat("record: ", saved.message(),
+                                                  ": a next supervisor could not take the group over as it is"));
   return saved;
 }
 
@@ -146,7 +151,8 @@ void Group::ApplyEmpty() {
 
 void Group::PollPins(int64_t now_ns) {
   if (table_->pins() == 0 || now_ns < next_pins_ns_) return;
-  if (const absl::Status polled = table_->Poll(); !polled.ok()) LogError("sources with open connections: ", polled.message());
+  if (const absl::Status polled = table_->Poll(); !polled.ok())
+    LogError("sources with open connections: ", polled.message());
   // With tens of thousands of connections a dump takes some 50 ms.
   const int64_t end_ns = MonotonicNs();
   next_pins_ns_ = end_ns + std::max(kPins_ns, 20 * (end_ns - now_ns));
@@ -164,7 +170,8 @@ Weights Group::WeightsNow() {
 
 int Group::CountWorkers() {
   const std::map<int, Share*> shares = Shares();
-  return static_cast<int>(std::count_if(shares.begin(), shares.end(), [](const auto& each) { return !each.second->leaving; }));
+  return static_cast<int>(
+      std::count_if(shares.begin(), shares.end(), [](const auto& each) { return !each.second->leaving; }));
 }
 
 absl::StatusOr<Share*> Group::FindShare(uint32_t slot) {
@@ -196,7 +203,8 @@ absl::StatusOr<v1::Change> Group::ChangeTable(const std::function<void()>& undo)
 
 absl::StatusOr<v1::Change> Group::SetWeights(const std::vector<double>& weights) {
   if (static_cast<int>(weights.size()) != CountWorkers()) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", weights.size(), " weights, expected one for each of the ", CountWorkers(), " slots"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("got ", weights.size(), " weights, expected one for each of the ", CountWorkers(), " slots"));
   }
   std::map<Share*, double> former;
   auto weight = weights.begin();

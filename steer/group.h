@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What groups have in common, whether the supervisor made their sockets (supervisor.h) or a daemon did (adopt/adopted_group.h): the
-// kernel part, the table and its changes, the record, the report, and the handling of empty slots. Everything runs on the event
-// loop's thread.
+// What groups have in common, whether the supervisor made their sockets (supervisor.h) or a daemon did
+// (adopt/adopted_group.h): the kernel part, the table and its changes, the record, the report, and the handling of
+// empty slots. Everything runs on the event loop's thread.
 #pragma once
 
 #include <array>
@@ -42,7 +42,8 @@ class Group : public Control {
   absl::StatusOr<v1::StopReply> Stop() final;
 
  protected:
-  Group(EventLoop* loop, const Settings& settings, bool mounted_bpffs) : loop_(loop), settings_(settings), mounted_bpffs_(mounted_bpffs) {}
+  Group(EventLoop* loop, const Settings& settings, bool mounted_bpffs)
+      : loop_(loop), settings_(settings), mounted_bpffs_(mounted_bpffs) {}
 
   virtual const char* mode() const = 0;  // "run" or "adopt"
   virtual std::map<int, Share*> Shares() = 0;
@@ -62,7 +63,8 @@ class Group : public Control {
   // The folder for sockets and record, and the kernel part with its pins.
   absl::Status MakeFolder() const;
   absl::Status CreateKernel(const Weights& weights);
-  // The first property that a takeover cannot change and that differs from `settings_`: "address (192.0.2.1:2055)"; empty: nothing.
+  // The first property that a takeover cannot change and that differs from `settings_`: "address (192.0.2.1:2055)";
+  // empty: nothing.
   absl::StatusOr<std::string> Difference(const v1::Record& record, const KernelGroup& kernel) const;
   absl::Status OpenTable();
   void RemoveKernel();

@@ -90,8 +90,7 @@ TEST_P(OneSlot, ASourceMeetsTheExplainedSlotFromEachPortOnUdpAndTcp) {
     EXPECT_EQ(by_bucket, by_slot);
     EXPECT_EQ(by_bucket, 3u * 400 + 40);
     for (int slot = 0; slot < kSlots; ++slot) {
-      EXPECT_EQ(counts->slots[static_cast<size_t>(slot)].selected_udp,
-                2u * static_cast<unsigned>(sources[slot]));
+      EXPECT_EQ(counts->slots[static_cast<size_t>(slot)].selected_udp, 2u * static_cast<unsigned>(sources[slot]));
       EXPECT_GE(counts->slots[static_cast<size_t>(slot)].selected_tcp, static_cast<unsigned>(sources[slot]));
       EXPECT_EQ(counts->slots[static_cast<size_t>(slot)].empty_udp, 0u);
     }
@@ -99,8 +98,7 @@ TEST_P(OneSlot, ASourceMeetsTheExplainedSlotFromEachPortOnUdpAndTcp) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(, OneSlot, ::testing::ValuesIn(kFamilies),
-                         [](const auto& info) { return info.param.name; });
+INSTANTIATE_TEST_SUITE_P(, OneSlot, ::testing::ValuesIn(kFamilies), [](const auto& info) { return info.param.name; });
 
 TEST_F(GroupChoice, AnIpv6PrefixIsOneSource) {
   InGroupNamespace([&] {
@@ -138,8 +136,7 @@ TEST_F(GroupChoice, TheAddressesOfADeviceMeetOneSlotAndTheLongestNetworkCounts) 
     GroupSockets sockets(*group, kAny6, kSlots);
     std::map<int, int> slot_of;
     for (int id = 0; id < 40; ++id) {
-      const std::string ipv4 = "198.19." + std::to_string(id) + ".",
-                        ipv6 = "fd77:0:" + std::to_string(id) + "::";
+      const std::string ipv4 = "198.19." + std::to_string(id) + ".", ipv6 = "fd77:0:" + std::to_string(id) + "::";
       const int slot = slot_of[id] = sockets.Udp(ipv4 + "1");
       EXPECT_EQ(sockets.Tcp(ipv4 + "200"), slot);
       EXPECT_EQ(sockets.Udp(ipv6 + "1"), slot);
@@ -352,8 +349,8 @@ void SendBare(const std::string& source_ip, uint8_t flags) {
     return std::span(reinterpret_cast<const uint8_t*>(&value) + at, count);
   };
   constexpr size_t kAddressAt = offsetof(sockaddr_in, sin_addr);
-  const uint32_t pseudo = packets::PseudoHeaderSum(
-      bytes(from.storage, kAddressAt, 4), bytes(to.storage, kAddressAt, 4), sizeof(header), IPPROTO_TCP);
+  const uint32_t pseudo = packets::PseudoHeaderSum(bytes(from.storage, kAddressAt, 4), bytes(to.storage, kAddressAt, 4),
+                                                   sizeof(header), IPPROTO_TCP);
   header.th_sum = htons(static_cast<uint16_t>(~packets::FoldedSum(bytes(header, 0, sizeof(header)), pseudo)));
   ASSERT_EQ(sendto(fd.get(), &header, sizeof(header), 0, to.get(), to.bytes), ssize_t{sizeof(header)})
       << strerror(errno);

@@ -71,8 +71,7 @@ TEST_F(GroupLife, ASlotTakesOneSocketOfEachTransport) {
                 FailsWith(absl::StatusCode::kInvalidArgument, "not a TCP socket"));
     EXPECT_THAT(group->Insert(Transport::kUdp, HR_STEER_SOCKETS, fd.get()),
                 FailsWith(absl::StatusCode::kInvalidArgument, "slot 257 of 256"));
-    EXPECT_THAT(group->Insert(Transport::kUdp, -1, fd.get()),
-                FailsWith(absl::StatusCode::kInvalidArgument, "slot -1"));
+    EXPECT_THAT(group->Insert(Transport::kUdp, -1, fd.get()), FailsWith(absl::StatusCode::kInvalidArgument, "slot -1"));
     EXPECT_THAT(group->Insert(Transport::kUdp, 3, fd.get()), IsOk());
     EXPECT_THAT(group->Insert(Transport::kUdp, 2, fd.get()),
                 FailsWith(absl::StatusCode::kFailedPrecondition, "is in another group"));
@@ -127,8 +126,8 @@ TEST_F(GroupLife, NoDatagramReachesAnotherSlotWhileAGroupStarts) {
         sockaddr_in from{};
         socklen_t bytes = sizeof(from);
         char byte = 0;
-        while (recvfrom(sockets[static_cast<size_t>(slot)].get(), &byte, 1, 0,
-                        reinterpret_cast<sockaddr*>(&from), &bytes) >= 0) {
+        while (recvfrom(sockets[static_cast<size_t>(slot)].get(), &byte, 1, 0, reinterpret_cast<sockaddr*>(&from),
+                        &bytes) >= 0) {
           ++received;
           char text[INET_ADDRSTRLEN];
           EXPECT_EQ(slot_of.at(inet_ntop(AF_INET, &from.sin_addr, text, sizeof(text))), slot)
@@ -185,8 +184,7 @@ TEST_F(GroupLife, AForeignProgramOfTheGroupIsFound) {
     const UniqueFd plain(socket(AF_INET, SOCK_DGRAM, 0));
     EXPECT_EQ(*group->ProgramOf(plain.get()), 0u);
     const UniqueFd file(open("/dev/null", O_RDONLY));
-    EXPECT_THAT(group->ProgramOf(file.get()).status(),
-                FailsWith(absl::StatusCode::kInvalidArgument, "is no socket"));
+    EXPECT_THAT(group->ProgramOf(file.get()).status(), FailsWith(absl::StatusCode::kInvalidArgument, "is no socket"));
     EXPECT_FALSE(group->ProgramOf(-1).ok());
   });
 }
@@ -288,15 +286,13 @@ TEST_F(GroupLife, AnotherLayoutIsRefused) {
 
 TEST_F(GroupLife, AnUnfinishedGroupIsNoneAndLeavesNothing) {
   InGroupNamespace([&] {
-    EXPECT_THAT(KernelGroup::Open(bpffs(), "test").status(),
-                FailsWith(absl::StatusCode::kNotFound, "no group 'test'"));
+    EXPECT_THAT(KernelGroup::Open(bpffs(), "test").status(), FailsWith(absl::StatusCode::kNotFound, "no group 'test'"));
     // What a process leaves that died while it pinned.
     ASSERT_EQ(mkdir((bpffs() + "/hedgerow-steer").c_str(), 0700), 0);
     ASSERT_EQ(mkdir((PinPath() + "+").c_str(), 0700), 0);
     const UniqueFd map(bpf_map_create(BPF_MAP_TYPE_ARRAY, "left", 4, 8, 1, nullptr));
     ASSERT_EQ(bpf_obj_pin(map.get(), (PinPath() + "+/config").c_str()), 0);
-    EXPECT_THAT(KernelGroup::Open(bpffs(), "test").status(),
-                FailsWith(absl::StatusCode::kNotFound, "no group 'test'"));
+    EXPECT_THAT(KernelGroup::Open(bpffs(), "test").status(), FailsWith(absl::StatusCode::kNotFound, "no group 'test'"));
     ASSERT_NE(MakeGroup(SpecOf(kSlots)), nullptr);
     EXPECT_NE(access((PinPath() + "+").c_str(), F_OK), 0);
     auto second = KernelGroup::Create(bpffs(), "second", SpecOf(kSlots));
@@ -334,13 +330,11 @@ TEST_F(GroupLife, WrongSpecificationsAreRefusedAndLeaveNothing) {
                 }),
                 FailsWith(kInvalid, "device 7 is there twice"));
     device.network.prefix_bits = 32 + 33;
-    EXPECT_THAT(refused([&](GroupSpec& spec) { spec.devices = {device}; }),
-                FailsWith(kInvalid, "device 7 is neither"));
+    EXPECT_THAT(refused([&](GroupSpec& spec) { spec.devices = {device}; }), FailsWith(kInvalid, "device 7 is neither"));
   });
 }
 
-class Migration : public GroupLife,
-                  public ::testing::WithParamInterface<std::pair<const char*, const char*>> {};
+class Migration : public GroupLife, public ::testing::WithParamInterface<std::pair<const char*, const char*>> {};
 
 // Drains the client's slot as a supervisor does: the table first, then the listener closes.
 TEST_P(Migration, ConnectionsThatWereNotAcceptedGoToTheSlotOfTheNewTable) {
@@ -355,9 +349,8 @@ TEST_P(Migration, ConnectionsThatWereNotAcceptedGoToTheSlotOfTheNewTable) {
     ASSERT_EQ(send(queued.get(), "q", 1, 0), 1) << strerror(errno);
     // This one stays half open: the listener defers it until data comes.
     const int seconds = 30;
-    ASSERT_EQ(setsockopt(sockets.socket(Transport::kTcp, from), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds,
-                         sizeof(seconds)),
-              0);
+    ASSERT_EQ(
+        setsockopt(sockets.socket(Transport::kTcp, from), IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds)), 0);
     const UniqueFd half = TcpClient(source, source.find(':') == std::string::npos ? kTarget4 : kTarget6);
 
     auto table = *group->ReadTable();

@@ -67,8 +67,7 @@ absl::Status PinAll(const steer_bpf& skeleton, const std::string& folder) {
   }
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, skeleton.obj) {
-    if (absl::Status status = pin(bpf_program__fd(program), bpf_program__name(program)); !status.ok())
-      return status;
+    if (absl::Status status = pin(bpf_program__fd(program), bpf_program__name(program)); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -86,8 +85,7 @@ absl::Status OtherLayout(const std::string& folder, const std::string& what) {
 }
 
 // A map of the folder, if it is what this build's programs work with.
-absl::StatusOr<net::UniqueFd> OpenMap(const steer_bpf& skeleton, const bpf_map* map,
-                                      const std::string& folder) {
+absl::StatusOr<net::UniqueFd> OpenMap(const steer_bpf& skeleton, const bpf_map* map, const std::string& folder) {
   const std::string pin = PinOf(skeleton, map);
   auto fd = OpenPin(folder, pin);
   if (absl::IsNotFound(fd.status())) return OtherLayout(folder, absl::StrCat("it has no ", pin));
@@ -115,8 +113,8 @@ absl::StatusOr<hr_steer_config> ReadConfig(const std::string& folder, const net:
   hr_steer_config config{};
   memcpy(&config, value.data(), sizeof(config));
   if (config.layout != HR_STEER_LAYOUT)
-    return OtherLayout(
-        folder, absl::StrCat("its layout is ", config.layout, ", and this build's is ", HR_STEER_LAYOUT));
+    return OtherLayout(folder,
+                       absl::StrCat("its layout is ", config.layout, ", and this build's is ", HR_STEER_LAYOUT));
   return config;
 }
 
@@ -147,16 +145,14 @@ absl::Status CheckTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& tabl
 absl::Status CheckSpec(const GroupSpec& spec) {
   const hr_steer_config& config = spec.config;
   if (config.ipv6_prefix < 1 || config.ipv6_prefix > 128)
-    return absl::InvalidArgumentError(
-        absl::StrCat("an IPv6 prefix has 1 to 128 bits, not ", config.ipv6_prefix));
+    return absl::InvalidArgumentError(absl::StrCat("an IPv6 prefix has 1 to 128 bits, not ", config.ipv6_prefix));
   if (config.field_bytes > 16)
-    return absl::InvalidArgumentError(
-        absl::StrCat("a gateway's field has at most 16 bytes, not ", config.field_bytes));
+    return absl::InvalidArgumentError(absl::StrCat("a gateway's field has at most 16 bytes, not ", config.field_bytes));
   if (config.field_bytes != 0 && config.field_offset > 0xffff)
     return absl::InvalidArgumentError(absl::StrCat("no datagram has a field at offset ", config.field_offset));
   if (spec.devices.size() > HR_STEER_DEVICES)
-    return absl::ResourceExhaustedError(absl::StrCat(
-        spec.devices.size(), " networks with a device id, and a group has at most ", HR_STEER_DEVICES));
+    return absl::ResourceExhaustedError(
+        absl::StrCat(spec.devices.size(), " networks with a device id, and a group has at most ", HR_STEER_DEVICES));
   std::set<std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>> networks;
   for (const Device& device : spec.devices) {
     const uint32_t bits = device.network.prefix_bits - 32;
@@ -167,8 +163,7 @@ absl::Status CheckSpec(const GroupSpec& spec) {
     hr_steer_cut(words, bits);
     // A trie would take the last one without a word.
     if (!networks.emplace(device.network.family, bits, words[0], words[1]).second)
-      return absl::InvalidArgumentError(
-          absl::StrCat("the network of device ", device.device.id, " is there twice"));
+      return absl::InvalidArgumentError(absl::StrCat("the network of device ", device.device.id, " is there twice"));
   }
   return CheckTable(spec.table);
 }
@@ -198,10 +193,10 @@ absl::StatusOr<GroupObject> OpenGroupObject(const std::string& folder) {
 
   const auto& maps = (*skeleton)->maps;
   for (const auto& [map, fd] :
-       {std::pair(maps.steer_udp_sockets, &group.sockets[0]),
-        std::pair(maps.steer_tcp_sockets, &group.sockets[1]), std::pair(maps.steer_table, &group.table),
-        std::pair(maps.steer_state, &group.state), std::pair(maps.steer_devices, &group.devices),
-        std::pair(maps.steer_pins, &group.pins), std::pair(maps.steer_slot_counts, &group.slot_counts),
+       {std::pair(maps.steer_udp_sockets, &group.sockets[0]), std::pair(maps.steer_tcp_sockets, &group.sockets[1]),
+        std::pair(maps.steer_table, &group.table), std::pair(maps.steer_state, &group.state),
+        std::pair(maps.steer_devices, &group.devices), std::pair(maps.steer_pins, &group.pins),
+        std::pair(maps.steer_slot_counts, &group.slot_counts),
         std::pair(maps.steer_bucket_counts, &group.bucket_counts), std::pair(maps.steer_counts, &group.counts)}) {
     auto opened = OpenMap(**skeleton, map, folder);
     if (!opened.ok()) return opened.status();

@@ -118,8 +118,7 @@ GroupSockets::GroupSockets(KernelGroup& group, std::string listen_ip, int slots)
       if (slot == HR_STEER_SINK) {
         sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
         const sock_fprog program = {1, &nothing};
-        EXPECT_EQ(setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0)
-            << strerror(errno);
+        EXPECT_EQ(setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0) << strerror(errno);
       }
       BindAndListen(transport, fd.get(), listen_ip);
       EXPECT_THAT(group.Insert(transport, slot, fd.get()), net::IsOk());
@@ -143,8 +142,7 @@ std::pair<int, net::UniqueFd> GroupSockets::Accept(int timeout_ms) {
   return {slot, std::move(accepted)};
 }
 
-int GroupSockets::Udp(const std::string& source_ip, const std::string& payload, uint16_t source_port,
-                      int timeout_ms) {
+int GroupSockets::Udp(const std::string& source_ip, const std::string& payload, uint16_t source_port, int timeout_ms) {
   const net::UniqueFd client = UdpClient(source_ip, source_port, TargetFor(source_ip));
   EXPECT_EQ(send(client.get(), payload.data(), payload.size(), 0), static_cast<ssize_t>(payload.size()))
       << strerror(errno);

@@ -31,9 +31,7 @@ inline constexpr char kAny6[] = "::";
 inline constexpr char kTarget4[] = "198.18.0.1";
 inline constexpr char kTarget6[] = "fd77::1";
 // Every address of these networks is local in the namespace.
-inline std::string Source4(int i) {
-  return "198.19." + std::to_string(i / 250) + "." + std::to_string(1 + i % 250);
-}
+inline std::string Source4(int i) { return "198.19." + std::to_string(i / 250) + "." + std::to_string(1 + i % 250); }
 inline std::string Source6(int i) {
   char text[64];
   snprintf(text, sizeof(text), "fd77:%x:%x::%x", 1 + i % 7, i, 1 + i * 31 % 65000);

@@ -23,14 +23,16 @@ void Replace(std::string& problem, std::string now) {
 
 std::string GroupWatch::Takeover(Transport transport, int socket) const {
   const auto program = kernel_->ProgramOf(socket);
-  if (!program.ok()) return absl::StrCat("takeover: cannot tell whether the group is ours: ", program.status().message());
+  if (!program.ok())
+    return absl::StrCat("takeover: cannot tell whether the group is ours: ", program.status().message());
   if (*program == kernel_->OwnProgram(transport)) return "";
   const std::string what = *program == HR_STEER_CLASSIC_PROGRAM ? "a classic filter"
                            : *program == 0                      ? "no program"
                                                                 : absl::StrCat("the program ", *program);
-  return absl::StrCat("takeover: the ", NameOf(transport), " sockets of ", settings_.listen.ToString(), " have ",
-                      what, " in place of the group's own (", kernel_->OwnProgram(transport),
-                      "), so sources meet any worker. `hedgerow steer reattach --name ", settings_.places.name, "` puts the group's own back");
+  return absl::StrCat("takeover: the ", NameOf(transport), " sockets of ", settings_.listen.ToString(), " have ", what,
+                      " in place of the group's own (", kernel_->OwnProgram(transport),
+                      "), so sources meet any worker. `hedgerow steer reattach --name ", settings_.places.name,
+                      "` puts the group's own back");
 }
 
 std::string GroupWatch::Strangers(Transport transport, const std::vector<int>& sockets) {
@@ -44,15 +46,16 @@ std::string GroupWatch::Strangers(Transport transport, const std::vector<int>& s
   for (const InetSocket& each : *holders) inodes.insert(each.inode);
   if (inodes == std::exchange(stranger_inodes_[index], inodes)) return strangers_[index];
   if (holders->empty()) return "";
-  return absl::StrCat("strangers: ", DescribeHolders(*holders), " also has a ", NameOf(transport),
-                      " socket on ", settings_.listen.ToString(), ", which gets nothing");
+  return absl::StrCat("strangers: ", DescribeHolders(*holders), " also has a ", NameOf(transport), " socket on ",
+                      settings_.listen.ToString(), ", which gets nothing");
 }
 
 void GroupWatch::Look(Transport transport, const std::vector<int>& sockets) {
   if (sockets.empty()) return;
   const auto index = static_cast<size_t>(transport);
   // A connected or shut-down UDP socket is in no reuseport group.
-  const auto socket = std::find_if(sockets.begin(), sockets.end(), [transport](int each) { return transport == Transport::kTcp || !IsSpoilt(each); });
+  const auto socket = std::find_if(sockets.begin(), sockets.end(),
+                                   [transport](int each) { return transport == Transport::kTcp || !IsSpoilt(each); });
   Replace(takeovers_[index], socket == sockets.end() ? "" : Takeover(transport, *socket));
   Replace(strangers_[index], Strangers(transport, sockets));
 }

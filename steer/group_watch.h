@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Checks that the kernel still runs the group's program, and that no other process has sockets on the address. The supervisor calls
-// it once a second.
+// Checks that the kernel still runs the group's program, and that no other process has sockets on the address. The
+// supervisor calls it once a second.
 #pragma once
 
 #include <cstdint>

@@ -57,8 +57,7 @@ class PinnedGroup : public KernelGroup {
     if (!table.ok()) return table.status();
     auto state = net::Mapped<hr_steer_state>::Open(object->state.get(), 1);
     if (!state.ok()) return state.status();
-    return std::unique_ptr<KernelGroup>(
-        new PinnedGroup(*std::move(object), *std::move(table), *std::move(state)));
+    return std::unique_ptr<KernelGroup>(new PinnedGroup(*std::move(object), *std::move(table), *std::move(state)));
   }
 
   const hr_steer_config& config() const override { return object_.config; }
@@ -104,15 +103,14 @@ class PinnedGroup : public KernelGroup {
         return absl::AlreadyExistsError(absl::StrCat(where, "it has a ", NameOf(transport), " socket already"));
       case EBUSY:
         return absl::FailedPreconditionError(
-            absl::StrCat(where, "the ", NameOf(transport), " socket is in another group, or its daemon has it in a map of a BPF program of its own "
+            absl::StrCat(where, "the ", NameOf(transport),
+                         " socket is in another group, or its daemon has it in a map of a BPF program of its own "
                          "(nginx: quic_bpf) or uses it for UDP encapsulation: the kernel allows one of these"));
       case EINVAL:
         return absl::InvalidArgumentError(absl::StrCat(
-            where,
-            transport == Transport::kUdp ? "the UDP socket is not bound" : "the TCP socket does not listen",
+            where, transport == Transport::kUdp ? "the UDP socket is not bound" : "the TCP socket does not listen",
             ", or is without SO_REUSEPORT"));
-      default:
-        return absl::ErrnoToStatus(errno, absl::StrCat(where, "inserting a ", NameOf(transport), " socket"));
+      default: return absl::ErrnoToStatus(errno, absl::StrCat(where, "inserting a ", NameOf(transport), " socket"));
     }
   }
 
@@ -121,8 +119,7 @@ class PinnedGroup : public KernelGroup {
     const auto key = static_cast<uint32_t>(slot);
     if (bpf_map_delete_elem(OfTransport(object_.sockets, transport).get(), &key) == 0 || errno == ENOENT)
       return absl::OkStatus();
-    return absl::ErrnoToStatus(errno,
-                               absl::StrCat("slot ", slot, ": removing its ", NameOf(transport), " socket"));
+    return absl::ErrnoToStatus(errno, absl::StrCat("slot ", slot, ": removing its ", NameOf(transport), " socket"));
   }
 
   absl::StatusOr<uint64_t> CookieOf(Transport transport, int slot) const override {
@@ -131,8 +128,7 @@ class PinnedGroup : public KernelGroup {
     uint64_t cookie = 0;
     if (bpf_map_lookup_elem(OfTransport(object_.sockets, transport).get(), &key, &cookie) == 0) return cookie;
     if (errno == ENOENT) return 0;
-    return absl::ErrnoToStatus(errno,
-                               absl::StrCat("slot ", slot, ": looking for its ", NameOf(transport), " socket"));
+    return absl::ErrnoToStatus(errno, absl::StrCat("slot ", slot, ": looking for its ", NameOf(transport), " socket"));
   }
 
   // Stores of a word each: an update by bpf(2) copies bytes, of which a program could see some.
@@ -230,9 +226,7 @@ class PinnedGroup : public KernelGroup {
     return words;
   }
 
-  uint32_t OwnProgram(Transport transport) const override {
-    return OfTransport(object_.programs, transport).id;
-  }
+  uint32_t OwnProgram(Transport transport) const override { return OfTransport(object_.programs, transport).id; }
 
  private:
   PinnedGroup(GroupObject object, net::Mapped<TableElement> table, net::Mapped<hr_steer_state> state)
@@ -286,8 +280,7 @@ class PinnedGroup : public KernelGroup {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<KernelGroup>> KernelGroup::Create(const std::string& bpffs,
-                                                                 const std::string& name,
+absl::StatusOr<std::unique_ptr<KernelGroup>> KernelGroup::Create(const std::string& bpffs, const std::string& name,
                                                                  const GroupSpec& spec) {
   if (absl::Status status = CheckGroupName(name); !status.ok()) return status;
   if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
@@ -297,8 +290,7 @@ absl::StatusOr<std::unique_ptr<KernelGroup>> KernelGroup::Create(const std::stri
   return PinnedGroup::Open(GroupPinDir(bpffs, name));
 }
 
-absl::StatusOr<std::unique_ptr<KernelGroup>> KernelGroup::Open(const std::string& bpffs,
-                                                               const std::string& name) {
+absl::StatusOr<std::unique_ptr<KernelGroup>> KernelGroup::Open(const std::string& bpffs, const std::string& name) {
   if (absl::Status status = CheckGroupName(name); !status.ok()) return status;
   const std::string folder = GroupPinDir(bpffs, name);
   if (access(folder.c_str(), F_OK) != 0) {

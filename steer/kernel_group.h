@@ -122,7 +122,7 @@ struct Choice {
 // gateways; may be empty.
 Choice Explain(const hr_steer_config& config, const DeviceIndex& devices,
                absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
-               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family,
-               const uint8_t (&address)[16], absl::Span<const uint8_t> payload);
+               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family, const uint8_t (&address)[16],
+               absl::Span<const uint8_t> payload);
 
 }  // namespace hedgerow::steer

@@ -45,8 +45,7 @@ absl::StatusOr<net::UniqueFd> LockParent(const std::string& parent) {
     if (flock(fd.get(), LOCK_EX) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("locking ", parent));
     struct stat locked {
     }, there{};
-    if (fstat(fd.get(), &locked) == 0 && stat(parent.c_str(), &there) == 0 && locked.st_ino == there.st_ino)
-      return fd;
+    if (fstat(fd.get(), &locked) == 0 && stat(parent.c_str(), &there) == 0 && locked.st_ino == there.st_ino) return fd;
   }
   return absl::UnavailableError(absl::StrCat(parent, ": other processes make and remove it all the time"));
 }
@@ -54,11 +53,11 @@ absl::StatusOr<net::UniqueFd> LockParent(const std::string& parent) {
 }  // namespace
 
 absl::Status CheckGroupName(const std::string& name) {
-  const bool known = std::all_of(
-      name.begin(), name.end(), [](unsigned char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
+  const bool known = std::all_of(name.begin(), name.end(),
+                                 [](unsigned char c) { return absl::ascii_isalnum(c) || c == '-' || c == '_'; });
   if (!name.empty() && name.size() <= kMaxName && known) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", name, "' is no name of a group: letters, digits, '-' and '_', at most ", kMaxName, " of them"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", name, "' is no name of a group: letters, digits, '-' and '_', at most ", kMaxName, " of them"));
 }
 
 std::string GroupPinDir(const std::string& bpffs, const std::string& name) {

@@ -30,7 +30,8 @@ absl::Status EndProcess(const Process& process) {
   if (const absl::Status sent = Signal(*pidfd, SIGTERM); !sent.ok()) return sent;
   if (WaitForEnd(*pidfd, kEnd_ms)) return absl::OkStatus();
   if (const absl::Status sent = Signal(*pidfd, SIGKILL); !sent.ok()) return sent;
-  return WaitForEnd(*pidfd, kEnd_ms) ? absl::OkStatus() : absl::DeadlineExceededError(absl::StrCat("pid ", process.pid, " does not end"));
+  return WaitForEnd(*pidfd, kEnd_ms) ? absl::OkStatus()
+                                     : absl::DeadlineExceededError(absl::StrCat("pid ", process.pid, " does not end"));
 }
 
 // Without a readable record the sockets in the pinned arrays show the workers.
@@ -47,7 +48,8 @@ std::vector<Process> WorkersOf(const Places& places, const std::string& bpffs) {
       if (each.inode != 0 && cookies.contains(each.cookie)) inodes.insert(each.inode);
     }
   }
-  return ProcessesWith(inodes, [others = SelfAndAncestors()](const Process& each) { return !others.contains(each.pid); });
+  return ProcessesWith(inodes,
+                       [others = SelfAndAncestors()](const Process& each) { return !others.contains(each.pid); });
 }
 
 }  // namespace
@@ -67,7 +69,8 @@ Leftovers LookForLeftovers(const Places& places, const std::string& bpffs) {
     if (found.record.mode() != "adopt" && Runs(worker)) found.workers.push_back(worker);
   }
   if (found.has_record && !record.ok() && found.has_pins) found.workers = WorkersOf(places, found.bpffs);
-  found.adoptable = record.ok() && record->mode() == "run" && !record->slots().empty() && found.has_pins && found.bpffs == bpffs;
+  found.adoptable =
+      record.ok() && record->mode() == "run" && !record->slots().empty() && found.has_pins && found.bpffs == bpffs;
   return found;
 }
 
@@ -75,12 +78,14 @@ absl::StatusOr<Leftovers> FindLeftovers(const Places& places, const std::string&
   Leftovers found = LookForLeftovers(places, bpffs);
   if (found.adoptable || found.workers.empty()) return found;
   std::vector<std::string> lacking;
-  if (found.has_record && found.record.mode().empty()) lacking.push_back(absl::StrCat("a readable record (", places.record(), ")"));
+  if (found.has_record && found.record.mode().empty())
+    lacking.push_back(absl::StrCat("a readable record (", places.record(), ")"));
   if (!found.has_pins) lacking.push_back(absl::StrCat("its pins in ", found.bpffs));
   if (found.bpffs != bpffs) lacking.push_back(absl::StrCat("the same --bpffs (", found.bpffs, ")"));
   return absl::FailedPreconditionError(absl::StrCat(
-      "group ", places.name, " was left by a dead supervisor and cannot be taken over, for want of ", absl::StrJoin(lacking, " and "), "; ",
-      found.workers.size(), " of its workers run: `hedgerow steer clean --name ", places.name, "` ends them and removes what is left"));
+      "group ", places.name, " was left by a dead supervisor and cannot be taken over, for want of ",
+      absl::StrJoin(lacking, " and "), "; ", found.workers.size(), " of its workers run: `hedgerow steer clean --name ",
+      places.name, "` ends them and removes what is left"));
 }
 
 absl::Status RemoveLeftovers(const Places& places, const Leftovers& found, std::vector<std::string>* removed) {
@@ -103,7 +108,8 @@ absl::Status RemoveLeftovers(const Places& places, const Leftovers& found, std::
 }
 
 void RemoveFolder(const Places& places) {
-  for (const std::string& file : {places.admin(), places.monitor(), places.notify(), places.record(), places.record() + ".new"}) {
+  for (const std::string& file :
+       {places.admin(), places.monitor(), places.notify(), places.record(), places.record() + ".new"}) {
     unlink(file.c_str());
   }
   rmdir(places.folder().c_str());

@@ -21,7 +21,7 @@ struct Leftovers {
   bool has_pins = false;
   std::string bpffs{};
   std::vector<Process> workers{};  // those that run
-  bool adoptable = false;              // record and pins
+  bool adoptable = false;          // record and pins
 
   bool any() const { return has_record || has_pins; }
 };

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hedgerow-steer: one source, one worker of a daemon of several processes. `hedgerow steer COMMAND` becomes this program.
+// hedgerow-steer: one source, one worker of a daemon of several processes. `hedgerow steer COMMAND` becomes this
+// program.
 
 #include <iostream>
 

@@ -55,7 +55,10 @@ constexpr SlotValue kSlotValues[] = {
 
 // 1 where the group has a problem of the kind.
 double HasProblem(const v1::Group& group, absl::string_view kind) {
-  return std::any_of(group.problems().begin(), group.problems().end(), [kind](const std::string& each) { return absl::StartsWith(each, kind); }) ? 1 : 0;
+  return std::any_of(group.problems().begin(), group.problems().end(),
+                     [kind](const std::string& each) { return absl::StartsWith(each, kind); })
+             ? 1
+             : 0;
 }
 
 // Of the group.
@@ -97,7 +100,8 @@ void Add(prometheus::MetricFamily& family, Labels labels, double value) {
 operate::MetricFamilies FamiliesOf(const v1::Group& group, const LoopTurns& turns) {
   operate::MetricFamilies families;
   for (const SlotValue& row : kSlotValues) {
-    if (families.empty() || families.back().name != row.name) families.push_back(operate::MakeFamily(row.name, row.help, row.type));
+    if (families.empty() || families.back().name != row.name)
+      families.push_back(operate::MakeFamily(row.name, row.help, row.type));
     for (const v1::Slot& slot : group.slots()) {
       Labels labels = {{"group", group.name()}, {"slot", absl::StrCat(slot.slot())}};
       if (row.transport[0] != '\0') labels.push_back({"transport", row.transport});
@@ -114,7 +118,8 @@ operate::MetricFamilies FamiliesOf(const v1::Group& group, const LoopTurns& turn
   return families;
 }
 
-absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop, Control& control) {
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop,
+                                                                  Control& control) {
   const auto collect = [&loop, &control]() -> absl::StatusOr<operate::MetricFamilies> {
     using Families = operate::MetricFamilies;
     return loop.Call<Families>(absl::Seconds(5), [&loop, &control]() -> absl::StatusOr<Families> {

@@ -16,7 +16,8 @@
 namespace hedgerow::steer {
 
 // Errors are those of operate::ServeMetricsPage. `loop` and `control` must outlive it.
-absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop, Control& control);
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop,
+                                                                  Control& control);
 
 // Pure.
 operate::MetricFamilies FamiliesOf(const v1::Group& group, const LoopTurns& turns);

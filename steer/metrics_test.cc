@@ -38,14 +38,16 @@ v1::Group Sample() {
 
 TEST(SteerMetrics, HaveASeriesForEachSlotAndTransport) {
   const std::string page = prometheus::TextSerializer().Serialize(FamiliesOf(Sample(), kTurns));
-  for (const char* line : {"hedgerow_steer_selected_total{group=\"port-2055\",slot=\"0\",transport=\"udp\"} 100\n",
-                           "hedgerow_steer_selected_total{group=\"port-2055\",slot=\"1\",transport=\"udp\"} 101\n",
-                           "hedgerow_steer_selected_total{group=\"port-2055\",slot=\"1\",transport=\"tcp\"} 0\n",
-                           "hedgerow_steer_empty_total{group=\"port-2055\",slot=\"1\",transport=\"tcp\"} 7\n",
-                           "hedgerow_steer_loop_turns_total{group=\"port-2055\",worked=\"true\"} 12\n",
-                           "hedgerow_steer_loop_turns_total{group=\"port-2055\",worked=\"false\"} 3\n",
-                           "hedgerow_steer_slot_up{group=\"port-2055\",slot=\"0\"} 1\n", "hedgerow_steer_slot_up{group=\"port-2055\",slot=\"1\"} 0\n",
-                           "hedgerow_steer_taken_over{group=\"port-2055\"} 1\n", "hedgerow_steer_problems{group=\"port-2055\"} 1\n"}) {
+  for (const char* line :
+       {"hedgerow_steer_selected_total{group=\"port-2055\",slot=\"0\",transport=\"udp\"} 100\n",
+        "hedgerow_steer_selected_total{group=\"port-2055\",slot=\"1\",transport=\"udp\"} 101\n",
+        "hedgerow_steer_selected_total{group=\"port-2055\",slot=\"1\",transport=\"tcp\"} 0\n",
+        "hedgerow_steer_empty_total{group=\"port-2055\",slot=\"1\",transport=\"tcp\"} 7\n",
+        "hedgerow_steer_loop_turns_total{group=\"port-2055\",worked=\"true\"} 12\n",
+        "hedgerow_steer_loop_turns_total{group=\"port-2055\",worked=\"false\"} 3\n",
+        "hedgerow_steer_slot_up{group=\"port-2055\",slot=\"0\"} 1\n",
+        "hedgerow_steer_slot_up{group=\"port-2055\",slot=\"1\"} 0\n",
+        "hedgerow_steer_taken_over{group=\"port-2055\"} 1\n", "hedgerow_steer_problems{group=\"port-2055\"} 1\n"}) {
     EXPECT_THAT(page, HasSubstr(line));
   }
 }
@@ -56,7 +58,8 @@ TEST(SteerMetrics, StandInTheirPage) {
   const std::string former(std::istreambuf_iterator<char>(file), {});
   std::string rows = "| metric | what it counts |\n|---|---|\n";
   for (const prometheus::MetricFamily& family : FamiliesOf(Sample(), kTurns)) {
-    absl::StrAppend(&rows, "| `", family.name, "` | ", family.type == prometheus::MetricType::Gauge ? "gauge: " : "", family.help, " |\n");
+    absl::StrAppend(&rows, "| `", family.name, "` | ", family.type == prometheus::MetricType::Gauge ? "gauge: " : "",
+                    family.help, " |\n");
   }
   std::string text = former;
   const size_t section = text.find("\n## Groups of workers");

@@ -45,14 +45,16 @@ absl::StatusOr<NotifySocket> NotifySocket::Open(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
   if (path.size() >= sizeof(address.sun_path)) {
-    return absl::InvalidArgumentError(absl::StrCat("the path ", path, " is too long for a socket; choose a shorter --run-dir or --name"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("the path ", path, " is too long for a socket; choose a shorter --run-dir or --name"));
   }
   memcpy(address.sun_path, path.data(), path.size());
   net::UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const int on = 1;
   unlink(path.c_str());
   if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
-      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 || chmod(path.c_str(), 0666) != 0) {
+      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(path.c_str(), 0666) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("make the workers' socket ", path));
   }
   return NotifySocket(std::move(fd));

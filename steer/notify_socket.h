@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The workers' NOTIFY_SOCKET (sd_notify(3)): READY=1, WATCHDOG=1, STOPPING=1. One socket serves all workers; SCM_CREDENTIALS names the
-// sender's process, and a message counts for the worker of that process alone.
+// The workers' NOTIFY_SOCKET (sd_notify(3)): READY=1, WATCHDOG=1, STOPPING=1. One socket serves all workers;
+// SCM_CREDENTIALS names the sender's process, and a message counts for the worker of that process alone.
 #pragma once
 
 #include <sys/types.h>

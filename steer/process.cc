@@ -84,7 +84,8 @@ std::set<uint32_t> PolledBy(pid_t pid, int descriptor, const std::set<uint32_t>&
 
 absl::StatusOr<Forked> Fork() {
   int pidfd = -1;
-  // Without a stack of its own the child has a copy of ours. The pidfd's place is the third argument on both architectures.
+  // Without a stack of its own the child has a copy of ours. The pidfd's place is the third argument on both
+  // architectures.
   const long pid = syscall(SYS_clone, kClonePidfd | SIGCHLD, nullptr, &pidfd, nullptr, nullptr);
   if (pid < 0) return absl::ErrnoToStatus(errno, "start a process");
   return Forked{static_cast<pid_t>(pid), net::UniqueFd(pid == 0 ? -1 : pidfd)};
@@ -106,7 +107,8 @@ std::optional<Process> ReadProcess(pid_t pid) {
   std::getline(file, line);
   const size_t open = line.find('('), close = line.rfind(')');
   if (open == std::string::npos || close == std::string::npos || close < open) return std::nullopt;
-  const std::vector<std::string> fields = absl::StrSplit(absl::string_view(line).substr(close + 1), ' ', absl::SkipEmpty());
+  const std::vector<std::string> fields =
+      absl::StrSplit(absl::string_view(line).substr(close + 1), ' ', absl::SkipEmpty());
   constexpr size_t kState = 0, kParent = 1, kGroup = 2, kStart = 19;  // behind the name: fields 3, 4, 5 and 22
   Process process{.pid = pid, .name = line.substr(open + 1, close - open - 1)};
   if (fields.size() <= kStart || !absl::SimpleAtoi(fields[kParent], &process.parent) ||
@@ -143,7 +145,8 @@ absl::StatusOr<net::UniqueFd> OpenProcess(const Process& process) {
   const auto gone = [&process] { return absl::NotFoundError(absl::StrCat("pid ", process.pid, " has ended")); };
   if (process.pid <= 0) return gone();
   net::UniqueFd pidfd(static_cast<int>(syscall(SYS_pidfd_open, process.pid, 0)));
-  if (!pidfd.valid()) return errno == ESRCH ? gone() : absl::ErrnoToStatus(errno, absl::StrCat("watch pid ", process.pid));
+  if (!pidfd.valid())
+    return errno == ESRCH ? gone() : absl::ErrnoToStatus(errno, absl::StrCat("watch pid ", process.pid));
   // Looked at with the descriptor in hand: the pid cannot come again now.
   if (!Runs(process)) return gone();
   return pidfd;
@@ -215,7 +218,8 @@ absl::StatusOr<HeldSockets> SocketsOf(const Process& process, const std::set<uin
   }
   if (held.descriptors.empty()) return held;
   for (const int descriptor : epoll_sets) {
-    if (auto polled = PolledBy(process.pid, descriptor, inodes); !polled.empty()) held.polled.push_back(std::move(polled));
+    if (auto polled = PolledBy(process.pid, descriptor, inodes); !polled.empty())
+      held.polled.push_back(std::move(polled));
   }
   return held;
 }
@@ -242,7 +246,8 @@ std::string ProgramOf(pid_t pid) {
 
 std::set<pid_t> SelfAndAncestors() {
   std::set<pid_t> line;
-  for (auto process = ReadProcess(getpid()); process.has_value() && line.insert(process->pid).second;) process = ReadProcess(process->parent);
+  for (auto process = ReadProcess(getpid()); process.has_value() && line.insert(process->pid).second;)
+    process = ReadProcess(process->parent);
   return line;
 }
 
@@ -260,13 +265,15 @@ absl::StatusOr<net::UniqueFd> DescriptorOf(pid_t pid, int descriptor) {
                                                     ": pidfd_getfd(2) needs CAP_SYS_PTRACE (root), and is forbidden "
                                                     "where kernel.yama.ptrace_scope is 3"));
   }
-  if (!copy.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("take descriptor ", descriptor, " of process ", pid));
+  if (!copy.valid())
+    return absl::ErrnoToStatus(errno, absl::StrCat("take descriptor ", descriptor, " of process ", pid));
   return copy;
 }
 
 std::optional<uint32_t> SocketInode(absl::string_view link) {
   uint32_t inode = 0;
-  if (!absl::ConsumePrefix(&link, "socket:[") || !absl::ConsumeSuffix(&link, "]") || !absl::SimpleAtoi(link, &inode)) return std::nullopt;
+  if (!absl::ConsumePrefix(&link, "socket:[") || !absl::ConsumeSuffix(&link, "]") || !absl::SimpleAtoi(link, &inode))
+    return std::nullopt;
   return inode;
 }
 

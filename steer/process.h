@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes: a fork that is safe beside other threads, an identity that survives the reuse of pids, and what /proc says of
-// them: their descent, and the sockets that they hold. Needs CAP_SYS_PTRACE for the processes of other users.
+// Processes: a fork that is safe beside other threads, an identity that survives the reuse of pids, and what /proc says
+// of them: their descent, and the sockets that they hold. Needs CAP_SYS_PTRACE for the processes of other users.
 #pragma once
 
 #include <sys/types.h>
@@ -25,8 +25,8 @@ struct Forked {
   pid_t pid = 0;  // 0: this is the child
   net::UniqueFd pidfd{};
 };
-// fork(2) with a pidfd, and without the handlers that libraries have registered. Other threads may hold locks, so the child calls
-// nothing but what is safe in a signal handler, until it execs or ends.
+// fork(2) with a pidfd, and without the handlers that libraries have registered. Other threads may hold locks, so the
+// child calls nothing but what is safe in a signal handler, until it execs or ends.
 absl::StatusOr<Forked> Fork();
 
 // In a child: signals as a new program expects them.

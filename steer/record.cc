@@ -36,7 +36,8 @@ absl::Status SaveRecord(const Places& places, const v1::Record& record) {
 absl::StatusOr<v1::Record> LoadRecord(const Places& places) {
   std::ifstream file(places.record());
   if (!file) {
-    if (errno == EACCES) return absl::PermissionDeniedError(absl::StrCat("this user may not read ", places.record(), ": root may"));
+    if (errno == EACCES)
+      return absl::PermissionDeniedError(absl::StrCat("this user may not read ", places.record(), ": root may"));
     return absl::NotFoundError(absl::StrCat("no group ", places.name, " in ", places.run_dir));
   }
   const std::string text(std::istreambuf_iterator<char>(file), {});
@@ -45,8 +46,8 @@ absl::StatusOr<v1::Record> LoadRecord(const Places& places) {
   options.ignore_unknown_fields = true;
   const auto parsed = google::protobuf::util::JsonStringToMessage(text, &record, options);
   if (!parsed.ok()) {
-    return absl::FailedPreconditionError(
-        absl::StrCat(places.record(), " cannot be read: `hedgerow steer clean --name ", places.name, "` removes what is left of the group"));
+    return absl::FailedPreconditionError(absl::StrCat(places.record(), " cannot be read: `hedgerow steer clean --name ",
+                                                      places.name, "` removes what is left of the group"));
   }
   return record;
 }
@@ -63,10 +64,12 @@ std::vector<std::string> ListGroups(const std::string& run_dir) {
 
 absl::Status CheckName(const std::string& name) {
   const bool good = !name.empty() && name.size() <= 32 && std::all_of(name.begin(), name.end(), [](char c) {
-    return absl::ascii_islower(static_cast<unsigned char>(c)) || absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-' || c == '_';
+    return absl::ascii_islower(static_cast<unsigned char>(c)) || absl::ascii_isdigit(static_cast<unsigned char>(c)) ||
+           c == '-' || c == '_';
   });
   if (good) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("--name: got \"", name, "\", expected 1 to 32 of the characters a-z, 0-9, - and _"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--name: got \"", name, "\", expected 1 to 32 of the characters a-z, 0-9, - and _"));
 }
 
 }  // namespace hedgerow::steer

@@ -27,13 +27,16 @@ namespace {
 
 constexpr std::array kNeeded = {net::Capability::kBpf, net::Capability::kNetAdmin, net::Capability::kPerfmon};
 
-// Keeps the capabilities that the supervisor uses; a worker that it starts as root has root's. Before any thread starts, because
-// capabilities are a thread's.
+// Keeps the capabilities that the supervisor uses; a worker that it starts as root has root's. Before any thread
+// starts, because capabilities are a thread's.
 void DropCapabilities(bool mounted_bpffs) {
-  // KILL, SETUID, SETGID: workers. CHOWN, DAC_OVERRIDE: their notify socket. NET_BIND_SERVICE: a low port of a new slot. SYS_PTRACE,
-  // DAC_READ_SEARCH: /proc of the holders of a socket. BPF, NET_ADMIN, PERFMON: maps, programs, HOLDER (bpf/steer).
-  uint64_t kept = 1ull << CAP_KILL | 1ull << CAP_CHOWN | 1ull << CAP_SETUID | 1ull << CAP_SETGID | 1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_PTRACE |
-                  1ull << CAP_DAC_OVERRIDE | 1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_NET_ADMIN | 1ull << 38 /* CAP_PERFMON */ | 1ull << 39 /* CAP_BPF */;
+  // KILL, SETUID, SETGID: workers. CHOWN, DAC_OVERRIDE: their notify socket. NET_BIND_SERVICE: a low port of a new
+  // slot. SYS_PTRACE, DAC_READ_SEARCH: /proc of the holders of a socket. BPF, NET_ADMIN, PERFMON: maps, programs,
+  // HOLDER (bpf/steer).
+  uint64_t kept = 1ull << CAP_KILL | 1ull << CAP_CHOWN | 1ull << CAP_SETUID | 1ull << CAP_SETGID |
+                  1ull << CAP_NET_BIND_SERVICE | 1ull << CAP_SYS_PTRACE | 1ull << CAP_DAC_OVERRIDE |
+                  1ull << CAP_DAC_READ_SEARCH | 1ull << CAP_NET_ADMIN | 1ull << 38 /* CAP_PERFMON */ |
+                  1ull << 39 /* CAP_BPF */;
   if (mounted_bpffs) kept |= 1ull << CAP_SYS_ADMIN;  // to unmount it
   __user_cap_header_struct header{.version = _LINUX_CAPABILITY_VERSION_3, .pid = 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
@@ -54,7 +57,8 @@ class BpffsMount {
     if (!mounted.ok()) return mounted.status();
     return BpffsMount(path, *mounted);
   }
-  BpffsMount(BpffsMount&& other) noexcept : path_(std::move(other.path_)), mounted_(std::exchange(other.mounted_, false)) {}
+  BpffsMount(BpffsMount&& other) noexcept
+      : path_(std::move(other.path_)), mounted_(std::exchange(other.mounted_, false)) {}
   ~BpffsMount() {
     if (!mounted_) return;
     if (const auto released = net::ReleaseBpffs(path_); !released.ok()) LogWarning(released.status().message());
@@ -87,7 +91,8 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
     bool any = false;
     for (; const std::optional<int> number = operate::NextSignal(signals.get()); any = true) {
       if (*number == SIGHUP) {
-        LogInfo("signal ", *number, ": a group's options are its command line's, so there is nothing to read again; `resize`, ",
+        LogInfo("signal ", *number,
+                ": a group's options are its command line's, so there is nothing to read again; `resize`, ",
                 "`weights`, `restart` and `drain` change it while it runs");
       } else {
         (*group)->BeginStop();
@@ -97,15 +102,19 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   });
   if (!watched.ok()) return watched;
   if (!settings.metrics.empty() && !operate::IsListenText(settings.metrics))
-    return absl::InvalidArgumentError(absl::StrCat("--metrics: got \"", settings.metrics, "\", expected ADDRESS:PORT or unix:/PATH"));
-  operate::Auxiliary<operate::HttpServer> metrics("metrics", [&]() -> absl::StatusOr<std::unique_ptr<operate::HttpServer>> {
-    if (settings.metrics.empty()) return nullptr;
-    return ServeMetrics(settings.metrics, **loop, **group);
-  });
+    return absl::InvalidArgumentError(
+        absl::StrCat("--metrics: got \"", settings.metrics, "\", expected ADDRESS:PORT or unix:/PATH"));
+  operate::Auxiliary<operate::HttpServer> metrics("metrics",
+                                                  [&]() -> absl::StatusOr<std::unique_ptr<operate::HttpServer>> {
+                                                    if (settings.metrics.empty()) return nullptr;
+                                                    return ServeMetrics(settings.metrics, **loop, **group);
+                                                  });
   if (metrics.server() != nullptr) LogInfo("metrics: ", operate::PageText(metrics.server()->address(), "/metrics"));
-  const operate::Auxiliary<operate::AdminSocket> admin("administration socket", [&] { return ServeAdmin(settings.places, **loop, **group); });
+  const operate::Auxiliary<operate::AdminSocket> admin("administration socket",
+                                                       [&] { return ServeAdmin(settings.places, **loop, **group); });
   if (absl::IsAlreadyExists(admin.status())) return admin.status();
-  const operate::Auxiliary<operate::AdminSocket> monitor("monitoring socket", [&] { return ServeMonitor(settings.places, **loop, **group); });
+  const operate::Auxiliary<operate::AdminSocket> monitor(
+      "monitoring socket", [&] { return ServeMonitor(settings.places, **loop, **group); });
   (*group)->AlsoReport([&] { return std::vector{metrics.problem(), admin.problem(), monitor.problem()}; });
   ready(**group);
   operate::NotifyServiceManager("READY=1");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The process of a supervisor from start to end: capabilities, signals, the group, administration and metrics. Called by the commands
-// `run` and `adopt`.
+// The process of a supervisor from start to end: capabilities, signals, the group, administration and metrics. Called
+// by the commands `run` and `adopt`.
 #pragma once
 
 #include <functional>

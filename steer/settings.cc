@@ -26,8 +26,8 @@ absl::StatusOr<Device> ParseDevice(absl::string_view line) {
   Device device;
   if (words.size() < 2 || words.size() > 3 || !absl::SimpleAtoi(words[1], &device.device.id) ||
       (words.size() == 3 && words[2] != "gateway")) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("got \"", line, "\", expected a network, the device's number, and perhaps the word gateway: 192.0.2.0/28 7"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "got \"", line, "\", expected a network, the device's number, and perhaps the word gateway: 192.0.2.0/28 7"));
   }
   const auto network = net::Network::Parse(words[0]);
   if (!network.ok()) return network.status();
@@ -44,7 +44,8 @@ absl::StatusOr<Device> ParseDevice(absl::string_view line) {
 absl::StatusOr<Listen> Listen::Parse(const std::string& text) {
   const auto wrong = [&text](absl::string_view what) {
     return absl::InvalidArgumentError(
-        absl::StrCat("--listen: got \"", text, "\", ", what, "; expected ADDRESS:PORT: 192.0.2.1:2055, [2001:db8::1]:2055, [::]:2055"));
+        absl::StrCat("--listen: got \"", text, "\", ", what,
+                     "; expected ADDRESS:PORT: 192.0.2.1:2055, [2001:db8::1]:2055, [::]:2055"));
   };
   const size_t colon = text.rfind(':');
   if (colon == std::string::npos) return wrong("which has no port");
@@ -56,12 +57,14 @@ absl::StatusOr<Listen> Listen::Parse(const std::string& text) {
   if (!address->is_v4() && address->wire()[0] == 0xfe && (address->wire()[1] & 0xc0) == 0x80)
     return wrong("which is a link-local address, and means nothing without its interface");
   int port = 0;
-  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535) return wrong("whose port is not 1 to 65535");
+  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535)
+    return wrong("whose port is not 1 to 65535");
   return Listen{*address, static_cast<uint16_t>(port)};
 }
 
 std::string Listen::ToString() const {
-  return address.is_v4() ? absl::StrCat(address.ToString(), ":", port) : absl::StrCat("[", address.ToString(), "]:", port);
+  return address.is_v4() ? absl::StrCat(address.ToString(), ":", port)
+                         : absl::StrCat("[", address.ToString(), "]:", port);
 }
 
 bool Listen::wildcard() const {
@@ -105,7 +108,8 @@ absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
     const absl::string_view text = absl::StripAsciiWhitespace(absl::string_view(line).substr(0, line.find('#')));
     if (text.empty()) continue;
     auto device = ParseDevice(text);
-    if (!device.ok()) return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": ", device.status().message()));
+    if (!device.ok())
+      return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": ", device.status().message()));
     const hr_steer_network& network = device->network;
     if (!known.insert({network.prefix_bits, network.family, network.words[0], network.words[1]}).second) {
       return absl::InvalidArgumentError(absl::StrCat(file, ":", number, ": the network stands there twice"));
@@ -129,8 +133,9 @@ absl::Status ReadGatewayField(const std::string& text, Settings& settings) {
       settings.field_bytes <= kMostBytes && settings.field_offset <= kMostOffset) {
     return absl::OkStatus();
   }
-  return absl::InvalidArgumentError(absl::StrCat("--gateway-field: got \"", text, "\", expected OFFSET:BYTES in the payload, at most ",
-                                                 kMostOffset, " and 1 to ", kMostBytes, ": 12:4"));
+  return absl::InvalidArgumentError(absl::StrCat("--gateway-field: got \"", text,
+                                                 "\", expected OFFSET:BYTES in the payload, at most ", kMostOffset,
+                                                 " and 1 to ", kMostBytes, ": 12:4"));
 }
 
 absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::string& group) {

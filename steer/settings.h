@@ -69,7 +69,7 @@ struct Settings {
   std::vector<Device> devices{};
   uint32_t field_offset = 0;
   uint32_t field_bytes = 0;  // 0: no field
-  std::string metrics{};  // empty: none
+  std::string metrics{};     // empty: none
   std::string bpffs{};
   std::vector<std::string> command{};
 

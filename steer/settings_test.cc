@@ -21,7 +21,8 @@ TEST(Listen, IsAnAddressAndAPort) {
   }
   EXPECT_TRUE(Listen::Parse("[::]:1")->wildcard());
   EXPECT_FALSE(Listen::Parse("[::1]:1")->wildcard());
-  for (const char* text : {"", "192.0.2.1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "2001:db8::1:80", "[192.0.2.1]:80", "host:80", ":80", "[fe80::1]:80"}) {
+  for (const char* text : {"", "192.0.2.1", "192.0.2.1:", "192.0.2.1:0", "192.0.2.1:65536", "2001:db8::1:80",
+                           "[192.0.2.1]:80", "host:80", ":80", "[fe80::1]:80"}) {
     const auto wrong = Listen::Parse(text);
     EXPECT_TRUE(absl::IsInvalidArgument(wrong.status())) << text;
     EXPECT_THAT(std::string(wrong.status().message()), HasSubstr("expected ADDRESS:PORT"));
@@ -56,8 +57,8 @@ TEST_F(DevicesTest, ALineIsANetworkItsNumberAndWhetherItIsAGateway) {
 }
 
 TEST_F(DevicesTest, AnErrorNamesTheLine) {
-  for (const char* text : {"192.0.2.0/28 7\n192.0.2.1/28 8\n", "#\n192.0.2.0/28\n", "\n192.0.2.0/28 seven\n", "\n192.0.2.0/28 7 gate\n",
-                           "192.0.2.0/28 7\n192.0.2.0/28 8\n"}) {
+  for (const char* text : {"192.0.2.0/28 7\n192.0.2.1/28 8\n", "#\n192.0.2.0/28\n", "\n192.0.2.0/28 seven\n",
+                           "\n192.0.2.0/28 7 gate\n", "192.0.2.0/28 7\n192.0.2.0/28 8\n"}) {
     const auto devices = Read(text);
     EXPECT_TRUE(absl::IsInvalidArgument(devices.status())) << text;
     EXPECT_THAT(std::string(devices.status().message()), HasSubstr(file_ + ":2: ")) << text;
@@ -65,14 +66,16 @@ TEST_F(DevicesTest, AnErrorNamesTheLine) {
 }
 
 TEST_F(DevicesTest, WhatMayHaveNoEndIsRefused) {
-  EXPECT_THAT(std::string(ReadDevices("/dev/zero").status().message()), HasSubstr("cannot read /dev/zero: it is no file"));
+  EXPECT_THAT(std::string(ReadDevices("/dev/zero").status().message()),
+              HasSubstr("cannot read /dev/zero: it is no file"));
   ASSERT_EQ(truncate(file_.c_str(), (16 << 20) + 1), 0);
   EXPECT_THAT(std::string(ReadDevices(file_).status().message()), HasSubstr("more than 16 MiB"));
 }
 
 TEST(GatewayField, IsAnOffsetAndANumberOfBytes) {
   Settings settings;
-  EXPECT_THAT(std::string(ReadGatewayField("12:4", settings).message()), HasSubstr("no line of --devices says gateway"));
+  EXPECT_THAT(std::string(ReadGatewayField("12:4", settings).message()),
+              HasSubstr("no line of --devices says gateway"));
   settings.devices = {Device{.device = {.id = 1, .is_gateway = 1}}};
   ASSERT_TRUE(ReadGatewayField("12:4", settings).ok());
   EXPECT_EQ(settings.field_offset, 12u);

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A slot: its part in the table, and, as a supervisor that made its sockets sees it, these and the worker that has them.
+// A slot: its part in the table, and, as a supervisor that made its sockets sees it, these and the worker that has
+// them.
 #pragma once
 
 #include <array>
@@ -28,12 +29,12 @@ struct Slot : Share {
   Process worker{};  // pid 0: none
   net::UniqueFd pidfd{};
   int64_t started_ns = 0;
-  int64_t heard_ns = 0;      // the last heartbeat
-  bool heard = false;        // since this worker started
+  int64_t heard_ns = 0;  // the last heartbeat
+  bool heard = false;    // since this worker started
   bool is_silent = false;
-  int64_t start_at_ns = 0;   // the next one
-  int64_t leave_by_ns = 0;   // deadline of a leaving worker for reading its queue
-  int64_t terminated_ns = 0; // of its SIGTERM
+  int64_t start_at_ns = 0;    // the next one
+  int64_t leave_by_ns = 0;    // deadline of a leaving worker for reading its queue
+  int64_t terminated_ns = 0;  // of its SIGTERM
   bool restart_asked = false;
   int failures = 0;
   uint32_t restarts = 0;

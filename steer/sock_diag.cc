@@ -41,7 +41,8 @@ bool Meets(const InetSocket& holder, const net::IpAddress& address, bool wildcar
   if (holder.local.is_v4() != address.is_v4() && holder.only_ipv6) return false;
   if (holder_any && any) return true;
   const bool same_family = holder.local.is_v4() == address.is_v4();
-  return wildcards && ((holder_any && (same_family || !holder.local.is_v4())) || (any && (same_family || !address.is_v4())));
+  return wildcards &&
+         ((holder_any && (same_family || !holder.local.is_v4())) || (any && (same_family || !address.is_v4())));
 }
 
 }  // namespace
@@ -57,22 +58,23 @@ absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_
     header.idiag_states = states;
     header.id.idiag_sport = htons(local_port);
     net::netlink::Request request(SOCK_DIAG_BY_FAMILY, NLM_F_DUMP, header);
-    const absl::Status asked = socket->Ask(request, "list the sockets of a port", [&all](const net::netlink::Message& message) {
-      if (message.payload.size() < sizeof(inet_diag_msg)) return;
-      const auto found = message.Header<inet_diag_msg>();
-      const auto only_ipv6 = message.AttributesAfter<inet_diag_msg>().Value<uint8_t>(INET_DIAG_SKV6ONLY);
-      all.push_back({.family = found.idiag_family,
-                     .state = found.idiag_state,
-                     .local = AddressOf(found.idiag_family, found.id.idiag_src),
-                     .peer = AddressOf(found.idiag_family, found.id.idiag_dst),
-                     .local_port = ntohs(found.id.idiag_sport),
-                     .peer_port = ntohs(found.id.idiag_dport),
-                     .uid = found.idiag_uid,
-                     .ifindex = found.id.idiag_if,
-                     .cookie = static_cast<uint64_t>(found.id.idiag_cookie[1]) << 32 | found.id.idiag_cookie[0],
-                     .inode = found.idiag_inode,
-                     .only_ipv6 = only_ipv6.value_or(0) != 0});
-    });
+    const absl::Status asked =
+        socket->Ask(request, "list the sockets of a port", [&all](const net::netlink::Message& message) {
+          if (message.payload.size() < sizeof(inet_diag_msg)) return;
+          const auto found = message.Header<inet_diag_msg>();
+          const auto only_ipv6 = message.AttributesAfter<inet_diag_msg>().Value<uint8_t>(INET_DIAG_SKV6ONLY);
+          all.push_back({.family = found.idiag_family,
+                         .state = found.idiag_state,
+                         .local = AddressOf(found.idiag_family, found.id.idiag_src),
+                         .peer = AddressOf(found.idiag_family, found.id.idiag_dst),
+                         .local_port = ntohs(found.id.idiag_sport),
+                         .peer_port = ntohs(found.id.idiag_dport),
+                         .uid = found.idiag_uid,
+                         .ifindex = found.id.idiag_if,
+                         .cookie = static_cast<uint64_t>(found.id.idiag_cookie[1]) << 32 | found.id.idiag_cookie[0],
+                         .inode = found.idiag_inode,
+                         .only_ipv6 = only_ipv6.value_or(0) != 0});
+        });
     if (absl::IsNotFound(asked)) {
       if (family == AF_INET6) continue;  // a kernel without IPv6 has none of its sockets
       return absl::FailedPreconditionError(absl::StrCat("this kernel does not list its sockets: it lacks the module ",
@@ -86,7 +88,8 @@ absl::StatusOr<std::vector<InetSocket>> ListSockets(Transport transport, uint16_
 
 absl::StatusOr<std::set<net::IpAddress>> OpenConnections(const Listen& listen) {
   constexpr uint32_t kOpen = 1u << TCP_SYN_RECV | 1u << TCP_ESTABLISHED | 1u << TCP_CLOSE_WAIT;
-  constexpr uint32_t kHalfClosed = 1u << TCP_FIN_WAIT1 | 1u << TCP_FIN_WAIT2;  // of a process that still reads, if it has an inode
+  constexpr uint32_t kHalfClosed =
+      1u << TCP_FIN_WAIT1 | 1u << TCP_FIN_WAIT2;  // of a process that still reads, if it has an inode
   const auto sockets = ListSockets(Transport::kTcp, listen.port, kOpen | kHalfClosed);
   if (!sockets.ok()) return sockets.status();
   std::set<net::IpAddress> peers;
@@ -115,8 +118,9 @@ std::string DescribeHolders(const std::vector<InetSocket>& sockets) {
   for (const auto& [uid, inodes] : by_user) {
     std::vector<std::string> processes;
     for (const Process& process : ProcessesWith(inodes)) processes.push_back(absl::StrCat("pid ", ToString(process)));
-    texts.push_back(processes.empty() ? absl::StrCat("user ", UserText(uid), ", of a process that cannot be seen from here")
-                                      : absl::StrCat(absl::StrJoin(processes, " and "), ", user ", UserText(uid)));
+    texts.push_back(processes.empty()
+                        ? absl::StrCat("user ", UserText(uid), ", of a process that cannot be seen from here")
+                        : absl::StrCat(absl::StrJoin(processes, " and "), ", user ", UserText(uid)));
   }
   return absl::StrJoin(texts, "; ");
 }

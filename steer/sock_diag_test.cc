@@ -76,7 +76,8 @@ TEST_F(SockDiagTest, AConnectionIsOpenUntilTheOtherEndHasNothingMoreToSay) {
     net::UniqueFd waiting = Connected("127.0.0.2", "127.0.0.1");
     net::UniqueFd accepted = Connected("127.0.0.3", "127.0.0.1");
     const net::UniqueFd six = Connected("::1", "::1");
-    EXPECT_THAT(*OpenConnections(all), ElementsAre(Address("::1"), Address("127.0.0.2"), Address("127.0.0.3"))) << "accepted or not";
+    EXPECT_THAT(*OpenConnections(all), ElementsAre(Address("::1"), Address("127.0.0.2"), Address("127.0.0.3")))
+        << "accepted or not";
     EXPECT_THAT(*OpenConnections(*Listen::Parse("127.0.0.1:2055")), SizeIs(2));
     EXPECT_THAT(*OpenConnections(*Listen::Parse("127.0.0.9:2055")), IsEmpty());
     const net::UniqueFd first(accept(listener.get(), nullptr, nullptr));

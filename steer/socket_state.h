@@ -15,7 +15,8 @@ struct UdpSocketState {
 };
 UdpSocketState UdpState(int socket);
 
-// Of no use to a next worker: connected to one peer, by which it may have left its reuseport group for good, or shut down.
+// Of no use to a next worker: connected to one peer, by which it may have left its reuseport group for good, or shut
+// down.
 bool IsSpoilt(int udp_socket);
 
 // The user that the socket belongs to.

@@ -26,8 +26,9 @@ namespace {
 constexpr int kBacklog = INT_MAX;  // net.core.somaxconn bounds it
 
 absl::Status Held(const Settings& settings, Transport transport, const std::vector<InetSocket>& holders) {
-  return absl::AlreadyExistsError(absl::StrCat(settings.listen.ToString(), " (", NameOf(transport), ") is held by ", DescribeHolders(holders),
-                                               ": end that first, attach to it with `hedgerow steer adopt`, or choose another address"));
+  return absl::AlreadyExistsError(
+      absl::StrCat(settings.listen.ToString(), " (", NameOf(transport), ") is held by ", DescribeHolders(holders),
+                   ": end that first, attach to it with `hedgerow steer adopt`, or choose another address"));
 }
 
 absl::Status BindError(const Settings& settings, Transport transport, int error) {
@@ -84,7 +85,8 @@ absl::Status RefuseHolders(const Settings& settings) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<net::UniqueFd> MakeSocket(const Settings& settings, Transport transport, KernelGroup& group, bool first) {
+absl::StatusOr<net::UniqueFd> MakeSocket(const Settings& settings, Transport transport, KernelGroup& group,
+                                         bool first) {
   auto fd = Open(settings, transport);
   if (!fd.ok()) return fd;
   if (first) {
@@ -107,7 +109,9 @@ absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport trans
 }
 
 namespace {
-std::string NameInStore(Transport transport, int slot) { return absl::StrCat("\nFDNAME=", TransportText(transport), "-", slot); }
+std::string NameInStore(Transport transport, int slot) {
+  return absl::StrCat("\nFDNAME=", TransportText(transport), "-", slot);
+}
 }  // namespace
 
 void Store(Transport transport, int slot, int socket) {
@@ -122,7 +126,8 @@ std::map<uint64_t, net::UniqueFd> TakeStored() {
   std::map<uint64_t, net::UniqueFd> stored;
   const char *pid_text = getenv("LISTEN_PID"), *count_text = getenv("LISTEN_FDS");
   int pid = 0, count = 0;
-  if (pid_text == nullptr || count_text == nullptr || !absl::SimpleAtoi(pid_text, &pid) || !absl::SimpleAtoi(count_text, &count) || pid != getpid())
+  if (pid_text == nullptr || count_text == nullptr || !absl::SimpleAtoi(pid_text, &pid) ||
+      !absl::SimpleAtoi(count_text, &count) || pid != getpid())
     return stored;
   constexpr int kFirst = 3;  // SD_LISTEN_FDS_START
   for (int fd = kFirst; fd < kFirst + count; ++fd) {
@@ -149,7 +154,8 @@ absl::Status CheckGroupIsOurs(const Settings& settings, Transport transport, con
   if (!program.ok()) return program.status();
   if (*program == group.OwnProgram(transport)) return absl::OkStatus();
   return absl::AlreadyExistsError(absl::StrCat(settings.listen.ToString(), " (", NameOf(transport),
-                                               ") is another program's group: its sockets have the program ", *program));
+                                               ") is another program's group: its sockets have the program ",
+                                               *program));
 }
 
 }  // namespace hedgerow::steer

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sockets that a supervisor makes for its group. An address that other processes hold is refused with their names: the kernel
-// would put their sockets into the same reuseport group. Called at the start, and when slots are added.
+// The sockets that a supervisor makes for its group. An address that other processes hold is refused with their names:
+// the kernel would put their sockets into the same reuseport group. Called at the start, and when slots are added.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ absl::StatusOr<net::UniqueFd> MakeSocket(const Settings& settings, Transport tra
 // A socket whose filter drops every packet silently.
 absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport transport);
 
-// systemd's descriptor store (FDSTORE=1 of sd_notify(3)), where systemd runs: what it holds outlives supervisor and workers.
+// systemd's descriptor store (FDSTORE=1 of sd_notify(3)), where systemd runs: what it holds outlives supervisor and
+// workers.
 void Store(Transport transport, int slot, int socket);
 void Unstore(Transport transport, int slot);
 // What it gave back to this start, by SO_COOKIE (LISTEN_FDS).
@@ -31,8 +32,8 @@ std::map<uint64_t, net::UniqueFd> TakeStored();
 // Of a group that is not taken over: systemd gives its own up as well.
 void DropStored(std::map<uint64_t, net::UniqueFd> stored);
 
-// AlreadyExists when another process bound the address between the check and our bind, so that its program or socket is in the
-// group. `socket` is the first one that was bound.
+// AlreadyExists when another process bound the address between the check and our bind, so that its program or socket is
+// in the group. `socket` is the first one that was bound.
 absl::Status CheckGroupIsOurs(const Settings& settings, Transport transport, const KernelGroup& group, int socket);
 
 }  // namespace hedgerow::steer

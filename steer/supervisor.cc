@@ -24,7 +24,8 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kFast_ms = 20;
 constexpr int64_t kSlow_ms = 1000;
-constexpr int64_t kLook_ms = 300;  // shortest interval; the slow timer looks each second, so a takeover is seen within 1.3 s
+constexpr int64_t kLook_ms =
+    300;  // shortest interval; the slow timer looks each second, so a takeover is seen within 1.3 s
 constexpr int kEnd_ms = 1000;  // of a process that was killed
 constexpr int64_t kProven_ms = 1000;
 constexpr int kIdleLooks = 5;  // most looks in a row at all processes that find nothing
@@ -39,7 +40,8 @@ void Supervisor::MendListener(Slot& slot) {
   (void)kernel_->Remove(Transport::kTcp, slot.number);
   absl::Status mended = ListenAgain(slot.fd(Transport::kTcp));
   if (mended.ok()) mended = kernel_->Insert(Transport::kTcp, slot.number, slot.fd(Transport::kTcp));
-  LogWarning("slot ", slot.number, ": its worker has shut the TCP socket down; ", mended.ok() ? "it listens again" : mended.message());
+  LogWarning("slot ", slot.number, ": its worker has shut the TCP socket down; ",
+             mended.ok() ? "it listens again" : mended.message());
 }
 
 // A UDP socket that a worker connected or shut down has left the group for good: the slot gets a new one.
@@ -98,7 +100,8 @@ void Supervisor::Follow(Slot& slot) {
 bool Supervisor::OnExit(int number) {
   Slot& slot = slots_.at(number);
   loop_->Unwatch(slot.pidfd.get());
-  // Children of the worker would read beside the next worker. The process group's number stays reserved until the worker is reaped.
+  // Children of the worker would read beside the next worker. The process group's number stays reserved until the
+  // worker is reaped.
   kill(-slot.worker.pid, SIGKILL);
   slot.last_exit = ReapExit(slot.pidfd);
   slot.pidfd.Reset();
@@ -122,8 +125,8 @@ bool Supervisor::OnExit(int number) {
   return true;
 }
 
-// A daemon that forked into the background has left its process group and would read beside the next worker. Only processes of the
-// workers' user are killed: a worker may have passed its sockets to another user's process.
+// A daemon that forked into the background has left its process group and would read beside the next worker. Only
+// processes of the workers' user are killed: a worker may have passed its sockets to another user's process.
 void Supervisor::EndLeftBehind(const Slot& slot, const Process& worker) {
   const auto may_be = [&, others = SelfAndAncestors()](const Process& process) {
     struct stat owner {};
@@ -131,8 +134,8 @@ void Supervisor::EndLeftBehind(const Slot& slot, const Process& worker) {
            stat(absl::StrCat("/proc/", process.pid).c_str(), &owner) == 0 &&
            (owner.st_uid == settings_.user.uid || settings_.user.uid == 0);
   };
-  // Repeated, because a process may fork before it is killed: and also where nothing was found while processes were made, since one
-  // that ends before it is looked at hides its child, which was not there when the look began.
+  // Repeated, because a process may fork before it is killed: and also where nothing was found while processes were
+  // made, since one that ends before it is looked at hides its child, which was not there when the look began.
   for (int idle = 0; idle < kIdleLooks;) {
     const std::string made = LastMadeProcess();
     const std::vector<Process> found = ProcessesWith(InodesOf(slot), may_be);
@@ -178,7 +181,8 @@ Slot* Supervisor::SlotOfProcess(pid_t pid) {
 void Supervisor::Terminate(Slot& slot) {
   if (!slot.has_worker() || slot.terminated_ns != 0) return;
   slot.terminated_ns = MonotonicNs();
-  if (const absl::Status sent = Signal(slot.pidfd, SIGTERM); !sent.ok()) LogError("slot ", slot.number, ": ", sent.message());
+  if (const absl::Status sent = Signal(slot.pidfd, SIGTERM); !sent.ok())
+    LogError("slot ", slot.number, ": ", sent.message());
 }
 
 // Timers.
@@ -197,7 +201,8 @@ void Supervisor::ReapOrphans() {
   if (getpid() != 1) return;
   for (siginfo_t info{}; waitid(P_ALL, 0, &info, WEXITED | WNOHANG | WNOWAIT) == 0 && info.si_pid != 0; info = {}) {
     const pid_t pid = info.si_pid;
-    const bool ours = std::any_of(slots_.begin(), slots_.end(), [pid](const auto& each) { return each.second.worker.pid == pid; });
+    const bool ours =
+        std::any_of(slots_.begin(), slots_.end(), [pid](const auto& each) { return each.second.worker.pid == pid; });
     if (ours) return;  // reaped by its pidfd's handler; orphans behind it wait for the next tick
     waitpid(pid, nullptr, WNOHANG);
   }
@@ -236,7 +241,8 @@ void Supervisor::TickSlot(Slot& slot, int64_t now) {
       slot.terminated_ns = now;
       if (const absl::Status sent = Signal(slot.pidfd, SIGKILL); !sent.ok()) LogError(sent.message());
     }
-    const bool silent = settings_.heartbeat > absl::ZeroDuration() && now - slot.heard_ns > absl::ToInt64Nanoseconds(settings_.heartbeat);
+    const bool silent = settings_.heartbeat > absl::ZeroDuration() &&
+                        now - slot.heard_ns > absl::ToInt64Nanoseconds(settings_.heartbeat);
     if (silent && !slot.is_silent) {
       slot.is_silent = true;
       LogWarning("slot ", slot.number, ": worker ", slot.worker.pid, " is silent: no WATCHDOG=1 for ",
@@ -275,8 +281,8 @@ void Supervisor::EndLeaving(int number) {
   (void)Save();
 }
 
-// Whether a new worker gets the sources of its empty slot back. Without this wait a worker that crashes at each start would
-// take them every time.
+// Whether a new worker gets the sources of its empty slot back. Without this wait a worker that crashes at each start
+// would take them every time.
 bool Supervisor::Proven(const Slot& slot, int64_t now) const {
   return slot.heard || (settings_.heartbeat == absl::ZeroDuration() && now - slot.started_ns >= kProven_ms * kMs);
 }

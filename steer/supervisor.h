@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The supervisor of a group that makes its own sockets (`hedgerow steer run`): makes them or takes them over from a dead
-// supervisor, starts workers, follows them, and changes the table. Everything runs on the event loop's thread.
+// The supervisor of a group that makes its own sockets (`hedgerow steer run`): makes them or takes them over from a
+// dead supervisor, starts workers, follows them, and changes the table. Everything runs on the event loop's thread.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,10 @@ namespace hedgerow::steer {
 
 class Supervisor final : public Group {
  public:
-  // Before the loop runs; the caller holds the group's lock. A failed start removes what it made; a group that it took over stays.
-  static absl::StatusOr<std::unique_ptr<Supervisor>> Start(EventLoop* loop, const Settings& settings, bool mounted_bpffs);
+  // Before the loop runs; the caller holds the group's lock. A failed start removes what it made; a group that it took
+  // over stays.
+  static absl::StatusOr<std::unique_ptr<Supervisor>> Start(EventLoop* loop, const Settings& settings,
+                                                           bool mounted_bpffs);
   // After BeginStop() and the loop's end, it removes sockets, pins and folder.
   ~Supervisor() override;
 

@@ -37,10 +37,10 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
     const auto found = slots_.find(number);
     if (found != slots_.end() && found->second.leaving) {
       undo();
-      return absl::FailedPreconditionError(absl::StrCat("slot ", number, " still waits for the end of worker ", found->second.worker.pid,
-                                                        ": try again when it has ended, at the latest ",
-                                                        config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)),
-                                                        " after it was asked to"));
+      return absl::FailedPreconditionError(absl::StrCat(
+          "slot ", number, " still waits for the end of worker ", found->second.worker.pid,
+          ": try again when it has ended, at the latest ",
+          config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)), " after it was asked to"));
     }
     if (found != slots_.end()) continue;
     if (const absl::Status made = AddSlot(number); !made.ok()) {
@@ -98,7 +98,8 @@ void Supervisor::BeginStop() {
     if (stopping_ && slot.has_worker()) (void)Signal(slot.pidfd, SIGKILL);
     Terminate(slot);
   }
-  if (!stopping_) LogInfo("ending: workers have ", config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)));
+  if (!stopping_)
+    LogInfo("ending: workers have ", config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)));
   stopping_ = true;
   Tick();
 }

@@ -63,13 +63,15 @@ std::vector<std::string> Supervisor::Problems() const {
   std::vector<std::string> problems = watch_->problems();
   for (const auto& [number, slot] : slots_) {
     if (settings_.udp && slot.has_worker() && IsSpoilt(slot.fd(Transport::kUdp))) {
-      problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid,
-                                      " has connected its UDP socket, or shut it down: sources do not reach it until it ends"));
+      problems.push_back(
+          absl::StrCat("slot ", number, ": worker ", slot.worker.pid,
+                       " has connected its UDP socket, or shut it down: sources do not reach it until it ends"));
     }
-    if (slot.is_silent) problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid, " sends no WATCHDOG=1"));
+    if (slot.is_silent)
+      problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid, " sends no WATCHDOG=1"));
     if (slot.failures >= kFailing) {
-      problems.push_back(absl::StrCat("slot ", number, ": its worker has ended ", slot.failures, " times in a row soon after its start (",
-                                      slot.last_exit, ")"));
+      problems.push_back(absl::StrCat("slot ", number, ": its worker has ended ", slot.failures,
+                                      " times in a row soon after its start (", slot.last_exit, ")"));
     }
   }
   return problems;

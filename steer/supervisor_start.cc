@@ -19,7 +19,8 @@
 #include "steer/supervisor.h"
 
 namespace hedgerow::steer {
-absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, const Settings& settings, bool mounted_bpffs) {
+absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, const Settings& settings,
+                                                              bool mounted_bpffs) {
   auto launcher = Launcher::Create(settings);
   if (!launcher.ok()) return launcher.status();
   std::unique_ptr<Supervisor> supervisor(new Supervisor(loop, settings, *std::move(launcher), mounted_bpffs));
@@ -53,9 +54,10 @@ absl::Status Supervisor::Make() {
   if (const absl::Status made = MakeSlots(); !made.ok()) return made;
   if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   if (settings_.udp && settings_.receive_buffer == 0) {
-    LogInfo("a UDP socket holds ", ReceiveBuffer(slots_.at(0).fd(Transport::kUdp)),
-            " bytes (net.core.rmem_default), the kernel's bookkeeping included: what comes beyond that while its worker "
-            "restarts is lost and counted; --receive-buffer makes it larger");
+    LogInfo(
+        "a UDP socket holds ", ReceiveBuffer(slots_.at(0).fd(Transport::kUdp)),
+        " bytes (net.core.rmem_default), the kernel's bookkeeping included: what comes beyond that while its worker "
+        "restarts is lost and counted; --receive-buffer makes it larger");
   }
   return OpenTable();
 }
@@ -85,7 +87,8 @@ absl::Status Supervisor::FillSlot(Slot& slot) {
       auto socket = MakeSocket(settings_, transport, *kernel_, first);
       if (!socket.ok()) return socket.status();
       if (first) {
-        if (const absl::Status ours = CheckGroupIsOurs(settings_, transport, *kernel_, socket->get()); !ours.ok()) return ours;
+        if (const absl::Status ours = CheckGroupIsOurs(settings_, transport, *kernel_, socket->get()); !ours.ok())
+          return ours;
       }
       slot.socket(transport) = *std::move(socket);
       Store(transport, slot.number, slot.fd(transport));
@@ -120,15 +123,18 @@ absl::Status Supervisor::TakeOver(const v1::Record& record, Stored stored) {
   const auto other = Difference(record, *kernel_);
   if (!other.ok()) return other.status();
   if (!other->empty()) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "group ", settings_.places.name, " is there already, left by a dead supervisor (pid ", record.supervisor_pid(), "), with another ", *other,
-        ": start it as it was, to take it over, or remove it by `hedgerow steer clean --name ", settings_.places.name, "`"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("group ", settings_.places.name, " is there already, left by a dead supervisor (pid ",
+                     record.supervisor_pid(), "), with another ", *other,
+                     ": start it as it was, to take it over, or remove it by `hedgerow steer clean --name ",
+                     settings_.places.name, "`"));
   }
   if (const absl::Status taken = TakeSlots(record, stored); !taken.ok()) return taken;
   LogInfo("took over group ", settings_.places.name, " from pid ", record.supervisor_pid());
   const int workers = CountWorkers();
   if (workers != settings_.workers) {
-    LogWarning("the group has ", workers, " workers, and keeps them: `hedgerow steer resize ", settings_.workers, "` changes that");
+    LogWarning("the group has ", workers, " workers, and keeps them: `hedgerow steer resize ", settings_.workers,
+               "` changes that");
     settings_.workers = workers;
   }
   mounted_bpffs_ = mounted_bpffs_ || record.mounted_bpffs();
@@ -172,8 +178,8 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record, Stored& stored) {
   return absl::OkStatus();
 }
 
-// The kernel's arrays name the sockets, and the workers hold them, or systemd. What no process holds has closed; a slot that the record
-// lacks was being added.
+// The kernel's arrays name the sockets, and the workers hold them, or systemd. What no process holds has closed; a slot
+// that the record lacks was being added.
 absl::Status Supervisor::TakeSockets(Stored& stored) {
   for (const Transport transport : settings_.transports()) {
     std::map<uint64_t, int> numbers;
@@ -208,7 +214,8 @@ std::set<uint32_t> Supervisor::InodesOf(const Slot& slot) const {
   return inodes;
 }
 
-// A supervisor that was killed between fork and record left a worker that the record lacks. The slot must not get a second one.
+// A supervisor that was killed between fork and record left a worker that the record lacks. The slot must not get a
+// second one.
 void Supervisor::FindUnrecordedWorker(Slot& slot) {
   const std::vector<Process> holders = ProcessesWith(
       InodesOf(slot), [others = SelfAndAncestors()](const Process& each) { return !others.contains(each.pid); });
@@ -229,13 +236,17 @@ absl::Status Supervisor::BeginWatching() {
   notify_ = *std::move(notify);
   // Writable for the workers' user alone: other users could fill its queue.
   const std::string path = settings_.places.notify();
-  if (settings_.user.set && (chmod(path.c_str(), 0600) != 0 || chown(path.c_str(), settings_.user.uid, settings_.user.gid) != 0)) {
+  if (settings_.user.set &&
+      (chmod(path.c_str(), 0600) != 0 || chown(path.c_str(), settings_.user.uid, settings_.user.gid) != 0)) {
     return absl::ErrnoToStatus(errno, absl::StrCat("give the workers their socket ", path));
   }
-  const absl::Status watched = loop_->Watch(notify_->fd(), [this] { return notify_->Read([this](const Notice& notice) { OnNotice(notice); }); });
+  const absl::Status watched =
+      loop_->Watch(notify_->fd(), [this] { return notify_->Read([this](const Notice& notice) { OnNotice(notice); }); });
   if (!watched.ok()) return watched;
   watch_.emplace(kernel_.get(), settings_);
-  const absl::Duration period = settings_.heartbeat > absl::ZeroDuration() ? std::min(absl::Seconds(1), settings_.heartbeat / 4) : absl::Seconds(1);
+  const absl::Duration period = settings_.heartbeat > absl::ZeroDuration()
+                                    ? std::min(absl::Seconds(1), settings_.heartbeat / 4)
+                                    : absl::Seconds(1);
   const auto timer = loop_->StartTimer(std::max(period, absl::Milliseconds(10)), [this] { Tick(); });
   if (!timer.ok()) return timer.status();
   slow_timer_ = *timer;

@@ -16,8 +16,8 @@ constexpr int kBuckets = HR_STEER_BUCKETS;
 constexpr int kSlots = HR_STEER_SLOTS;
 using Counts = std::array<int, kSlots>;
 
-// Not secret: it orders the slots of a bucket, while the group's own seed decides a source's bucket. Another value would move
-// buckets of running groups at their next change.
+// Not secret: it orders the slots of a bucket, while the group's own seed decides a source's bucket. Another value
+// would move buckets of running groups at their next change.
 constexpr hr_siphash_key kOrderKey = {0x7265676465682d72, 0x7265657473};
 
 // How far bucket and slot are from each other for a slot of weight 1: exponentially distributed, so that
@@ -68,8 +68,7 @@ absl::StatusOr<Counts> Due(absl::Span<const double> weights) {
 
 absl::StatusOr<std::vector<int>> Shares(absl::Span<const double> weights) {
   if (weights.size() > kSlots)
-    return absl::InvalidArgumentError(
-        absl::StrCat(weights.size(), " workers, and a group has at most ", kSlots));
+    return absl::InvalidArgumentError(absl::StrCat(weights.size(), " workers, and a group has at most ", kSlots));
   double sum = 0;
   for (size_t slot = 0; slot < weights.size(); ++slot) {
     if (!std::isfinite(weights[slot]) || weights[slot] < 0) {
@@ -86,8 +85,8 @@ absl::StatusOr<std::vector<int>> Shares(absl::Span<const double> weights) {
   for (size_t slot = 0; slot < weights.size(); ++slot) {
     const double exact = weights[slot] / sum * kBuckets;
     if (weights[slot] > 0 && exact < 0.5) {
-      return absl::InvalidArgumentError(absl::StrCat("the weight of slot ", slot, " is ", weights[slot], " of ",
-                                                     sum, " in all: less than half a bucket of ", kBuckets,
+      return absl::InvalidArgumentError(absl::StrCat("the weight of slot ", slot, " is ", weights[slot], " of ", sum,
+                                                     " in all: less than half a bucket of ", kBuckets,
                                                      "; use 0, or a larger one"));
     }
     shares[slot] = static_cast<int>(exact);

@@ -35,5 +35,4 @@ absl::StatusOr<std::vector<int>> Shares(absl::Span<const double> weights);
 std::array<hr_steer_entry, HR_STEER_BUCKETS> Entries(const Home& home, absl::Span<const double> weights,
                                                      const std::vector<bool>& empty, hr_steer_empty policy);
 
-
 }  // namespace hedgerow::steer

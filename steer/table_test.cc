@@ -140,9 +140,7 @@ TEST(Table, FromFourWorkersToFiveAFifthMoves) {
 }
 
 TEST(Table, BadWeightsAreRefusedByName) {
-  const auto message = [](absl::Span<const double> weights) {
-    return std::string(Shares(weights).status().message());
-  };
+  const auto message = [](absl::Span<const double> weights) { return std::string(Shares(weights).status().message()); };
   EXPECT_THAT(message({}), HasSubstr("no slot has a weight above 0"));
   EXPECT_THAT(message({0, 0}), HasSubstr("no slot has a weight above 0"));
   EXPECT_THAT(message({1, -1}), HasSubstr("slot 1 is -1"));

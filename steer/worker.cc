@@ -78,8 +78,8 @@ void WriteDecimal(char* to, long number) {
   *to = '\0';
 }
 
-// Safe in a signal handler. The C library's setresuid(2) would ask the threads of the process, which the child does not have.
-// `error_pipe` becomes a number that no socket takes.
+// Safe in a signal handler. The C library's setresuid(2) would ask the threads of the process, which the child does not
+// have. `error_pipe` becomes a number that no socket takes.
 int Become(const Plan& plan, int& error_pipe) {
   constexpr int kBehindSockets = 16;
   error_pipe = fcntl(plan.error_pipe, F_DUPFD_CLOEXEC, kBehindSockets);
@@ -94,7 +94,8 @@ int Become(const Plan& plan, int& error_pipe) {
     if (dup2(copies[i], kFirstSocket + i) < 0) return errno;
   }
   constexpr unsigned kCloseOnExec = 4;  // CLOSE_RANGE_CLOEXEC
-  if (syscall(SYS_close_range, static_cast<unsigned>(kFirstSocket + plan.socket_count), ~0u, kCloseOnExec) != 0) return errno;
+  if (syscall(SYS_close_range, static_cast<unsigned>(kFirstSocket + plan.socket_count), ~0u, kCloseOnExec) != 0)
+    return errno;
   setpgid(0, 0);  // Ctrl-C is the supervisor's
   if (plan.set_user) {
     if (syscall(SYS_setgroups, plan.group_count, plan.groups) != 0) return errno;
@@ -119,7 +120,8 @@ int Become(const Plan& plan, int& error_pipe) {
 
 absl::StatusOr<Launcher> Launcher::Create(const Settings& settings) {
   Launcher launcher(settings);
-  if (settings.command.empty()) return absl::InvalidArgumentError("which command? It stands behind --: run ... -- CMD...");
+  if (settings.command.empty())
+    return absl::InvalidArgumentError("which command? It stands behind --: run ... -- CMD...");
   const auto program = FindProgram(launcher.CommandOf(0)[0]);
   if (!program.ok()) return program.status();
   launcher.program_ = *program;
@@ -145,8 +147,8 @@ std::vector<std::string> Launcher::CommandOf(int slot) const {
 }
 
 std::vector<std::string> Launcher::EnvironmentOf(int slot) const {
-  std::vector<std::string> names = {"LISTEN_FDS", "LISTEN_FDNAMES", "LISTEN_PID", "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID",
-                                    "HEDGEROW_STEER_SLOT"};
+  std::vector<std::string> names = {"LISTEN_FDS",    "LISTEN_FDNAMES", "LISTEN_PID",         "NOTIFY_SOCKET",
+                                    "WATCHDOG_USEC", "WATCHDOG_PID",   "HEDGEROW_STEER_SLOT"};
   if (!settings_.user.name.empty()) names.insert(names.end(), {"USER", "LOGNAME", "HOME"});
   std::vector<std::string> out;
   for (char** each = environ; *each != nullptr; ++each) {
@@ -212,7 +214,8 @@ absl::StatusOr<StartedWorker> Launcher::Start(int slot, const std::vector<int>& 
 
 std::string ReapExit(const net::UniqueFd& pidfd) {
   siginfo_t info{};
-  if (waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd.get()), &info, WEXITED) != 0) return "ended, of an earlier supervisor";
+  if (waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(pidfd.get()), &info, WEXITED) != 0)
+    return "ended, of an earlier supervisor";
   if (info.si_code == CLD_EXITED) return absl::StrCat("exit ", info.si_status);
   const char* name = sigabbrev_np(info.si_status);
   return absl::StrCat("signal ", info.si_status, name == nullptr ? "" : absl::StrCat(" (", name, ")"));

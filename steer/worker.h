@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Starting a worker: the daemon's own program with a slot's sockets (sd_listen_fds(3)), as another user where one is named. The
-// program and user are checked first, so that a command that cannot run is refused before sockets and pins are made.
+// Starting a worker: the daemon's own program with a slot's sockets (sd_listen_fds(3)), as another user where one is
+// named. The program and user are checked first, so that a command that cannot run is refused before sockets and pins
+// are made.
 #pragma once
 
 #include <sys/types.h>
@@ -28,7 +29,8 @@ class Launcher {
   // InvalidArgument: there is no such program, or it may not be run.
   static absl::StatusOr<Launcher> Create(const Settings& settings);
 
-  // `sockets`: of Settings::transports(), in their order. FailedPrecondition: exec(2) failed, for the reason in the message.
+  // `sockets`: of Settings::transports(), in their order. FailedPrecondition: exec(2) failed, for the reason in the
+  // message.
   absl::StatusOr<StartedWorker> Start(int slot, const std::vector<int>& sockets) const;
 
   // The command of a slot: %s is its number, %% is %.

@@ -54,10 +54,11 @@ TEST_F(WorkerTest, HasItsSocketsAsDescriptorsFromThreeAndNothingElse) {
   int pair[2];
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, pair), 0);
   const net::UniqueFd one(pair[0]), other(pair[1]);
-  EXPECT_EQ(Run("for n in 0 1 2 3 4; do [ -e /proc/$$/fd/$n ] || exit 1; done; for n in 5 6 7 8 9 12 20; do [ -e /proc/$$/fd/$n ] && exit 2; done;"
-                "echo hello >&4; [ $LISTEN_PID = $$ ]",
-                {one.get(), one.get()}),
-            "exit 0");
+  EXPECT_EQ(
+      Run("for n in 0 1 2 3 4; do [ -e /proc/$$/fd/$n ] || exit 1; done; for n in 5 6 7 8 9 12 20; do [ -e /proc/$$/fd/$n ] && exit 2; done;"
+          "echo hello >&4; [ $LISTEN_PID = $$ ]",
+          {one.get(), one.get()}),
+      "exit 0");
   char text[16] = "";
   EXPECT_EQ(read(other.get(), text, sizeof(text)), 6);
   EXPECT_STREQ(text, "hello\n");
@@ -68,8 +69,9 @@ TEST_F(WorkerTest, KnowsItsSlotAndWhereToSayHowItIs) {
   setenv("LISTEN_FDNAMES", "of:the:supervisor", 1);
   EXPECT_EQ(Run("env >" + folder_ + "/out; readlink /proc/$$/fd/0 >>" + folder_ + "/out"), "exit 0");
   const std::vector<std::string> lines = absl::StrSplit(Written(), '\n');
-  for (const std::string& line : {std::string("LISTEN_FDS=2"), std::string("LISTEN_FDNAMES=udp:tcp"), std::string("HEDGEROW_STEER_SLOT=3"),
-                                  std::string("WATCHDOG_USEC=2000000"), "NOTIFY_SOCKET=" + folder_ + "/x/notify.sock", std::string("/dev/null")}) {
+  for (const std::string& line : {std::string("LISTEN_FDS=2"), std::string("LISTEN_FDNAMES=udp:tcp"),
+                                  std::string("HEDGEROW_STEER_SLOT=3"), std::string("WATCHDOG_USEC=2000000"),
+                                  "NOTIFY_SOCKET=" + folder_ + "/x/notify.sock", std::string("/dev/null")}) {
     EXPECT_EQ(std::count(lines.begin(), lines.end(), line), 1) << line;
   }
   EXPECT_THAT(Written(), Not(HasSubstr("of:the:supervisor")));
@@ -77,7 +79,8 @@ TEST_F(WorkerTest, KnowsItsSlotAndWhereToSayHowItIs) {
 
 TEST_F(WorkerTest, TheSlotsNumberStandsForPercentS) {
   settings_.command = {"sh", "a%s", "%%s", "%d", "%", "%s-%s", ""};
-  EXPECT_THAT(Launcher::Create(settings_)->CommandOf(12), testing::ElementsAre("sh", "a12", "%s", "%d", "%", "12-12", ""));
+  EXPECT_THAT(Launcher::Create(settings_)->CommandOf(12),
+              testing::ElementsAre("sh", "a12", "%s", "%d", "%", "12-12", ""));
 }
 
 TEST_F(WorkerTest, AnEndIsNamed) {
@@ -91,7 +94,8 @@ TEST_F(WorkerTest, StartsWithSignalsAsAProgramExpectsThem) {
   sigemptyset(&blocked);
   sigaddset(&blocked, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &blocked, nullptr);
-  EXPECT_EQ(Run("grep -E 'SigBlk|SigIgn' /proc/self/status | grep -vc 0000000000000000 >" + folder_ + "/out; true"), "exit 0");
+  EXPECT_EQ(Run("grep -E 'SigBlk|SigIgn' /proc/self/status | grep -vc 0000000000000000 >" + folder_ + "/out; true"),
+            "exit 0");
   pthread_sigmask(SIG_UNBLOCK, &blocked, nullptr);
   EXPECT_EQ(Written(), "0\n");
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * Hedging by the published technique, for comparison: a clone of every request waits in a queueing discipline, and is sent
- * to the standby if it comes out before an answer. UDP over IPv4, one primary, one standby, no budget, no health. The
- * programs have the names of Hedgerow's that do the same work, so that the cost of each stands in one column
+ * Hedging by the published technique, for comparison: a clone of every request waits in a queueing discipline, and is
+ * sent to the standby if it comes out before an answer. UDP over IPv4, one primary, one standby, no budget, no health.
+ * The programs have the names of Hedgerow's that do the same work, so that the cost of each stands in one column
  * (bench/parking.py). Loaded by delay_line_main.cc; no part of the product.
  */
 #include "bench/delay_line/delay_line_abi.h"
@@ -60,21 +60,21 @@ struct hr_line_frame {
   __u32 id;
 } __attribute__((packed));
 
-HR_INLINE struct hr_line_counters *hr_line_counted(void) {
+HR_INLINE struct hr_line_counters* hr_line_counted(void) {
   __u32 zero = 0;
 
   return bpf_map_lookup_elem(&counters, &zero);
 }
 
 /* 0: a whole UDP datagram over IPv4 without options, with an id. */
-HR_INLINE int hr_line_read(struct __sk_buff *skb, struct hr_line_frame *frame) {
+HR_INLINE int hr_line_read(struct __sk_buff* skb, struct hr_line_frame* frame) {
   if (bpf_skb_load_bytes(skb, 0, frame, sizeof(*frame))) return -1;
   if (frame->ethernet.h_proto != bpf_htons(ETH_P_IP) || frame->ip.version != 4 || frame->ip.ihl != 5) return -1;
   if (frame->ip.protocol != IPPROTO_UDP || frame->ip.frag_off & bpf_htons(0x3fff)) return -1;
   return 0;
 }
 
-HR_INLINE int hr_line_replace(struct __sk_buff *skb, __u32 field, __u32 from_be, __u32 to_be) {
+HR_INLINE int hr_line_replace(struct __sk_buff* skb, __u32 field, __u32 from_be, __u32 to_be) {
   if (bpf_l4_csum_replace(skb, HR_LINE_UDP_CHECKSUM, from_be, to_be, BPF_F_PSEUDO_HDR | BPF_F_MARK_MANGLED_0 | 4))
     return -1;
   if (bpf_l3_csum_replace(skb, ETH_HLEN + 10, from_be, to_be, 4)) return -1;
@@ -90,13 +90,13 @@ HR_INLINE int hr_line_take_leaf(__u64 now_ns) {
   return __sync_val_compare_and_swap(&leaf_taken_ns[leaf], taken_ns, now_ns) == taken_ns ? (int)leaf : -1;
 }
 
-HR_INLINE long hr_line_clone(struct __sk_buff *skb, __u32 mark, __u32 priority) {
+HR_INLINE long hr_line_clone(struct __sk_buff* skb, __u32 mark, __u32 priority) {
   skb->mark = mark;
   skb->priority = priority;
   return bpf_clone_redirect(skb, config.line_ifindex, 0);
 }
 
-HR_INLINE long hr_line_wait(struct __sk_buff *skb, __u64 now_ns) {
+HR_INLINE long hr_line_wait(struct __sk_buff* skb, __u64 now_ns) {
   __u32 priority = 0;
 
   if (config.qdisc == HR_LINE_HTB) {
@@ -111,8 +111,8 @@ HR_INLINE long hr_line_wait(struct __sk_buff *skb, __u64 now_ns) {
 
 /* TC egress of the uplink: a request goes to the primary as it is, and its clone into the line. */
 SEC("tc")
-int hr_splitter(struct __sk_buff *skb) {
-  struct hr_line_counters *count = hr_line_counted();
+int hr_splitter(struct __sk_buff* skb) {
+  struct hr_line_counters* count = hr_line_counted();
   struct hr_line_request request = {};
   struct hr_line_key key = {};
   struct hr_line_frame frame;
@@ -130,19 +130,20 @@ int hr_splitter(struct __sk_buff *skb) {
   return TC_ACT_UNSPEC;
 }
 
-/* TC egress of the line, where it is an fq: a redirect clears an skb's time stamp, so the departure time is set here. */
+/* TC egress of the line, where it is an fq: a redirect clears an skb's time stamp, so the departure time is set here.
+ */
 SEC("tc")
-int hr_departure(struct __sk_buff *skb) {
+int hr_departure(struct __sk_buff* skb) {
   if (skb->mark == HR_LINE_MARK_CLONE) skb->tstamp = bpf_ktime_get_ns() + config.delay_ns;
   return TC_ACT_UNSPEC;
 }
 
 /* TC ingress of the line's other end: a clone that has waited becomes the hedge, or ends, as most do. */
 SEC("tc")
-int hr_rescuer(struct __sk_buff *skb) {
-  struct hr_line_counters *count = hr_line_counted();
+int hr_rescuer(struct __sk_buff* skb) {
+  struct hr_line_counters* count = hr_line_counted();
   __u64 now_ns = bpf_ktime_get_ns(), due_ns;
-  struct hr_line_request *request;
+  struct hr_line_request* request;
   struct hr_line_key key = {};
   struct hr_line_frame frame;
   __u32 index;
@@ -168,9 +169,9 @@ int hr_rescuer(struct __sk_buff *skb) {
 
 /* TC ingress of the uplink: the first answer goes to the client, as the primary's; the second ends. */
 SEC("tc")
-int hr_reply(struct __sk_buff *skb) {
-  struct hr_line_counters *count = hr_line_counted();
-  struct hr_line_request *request;
+int hr_reply(struct __sk_buff* skb) {
+  struct hr_line_counters* count = hr_line_counted();
+  struct hr_line_request* request;
   struct hr_line_key key = {};
   struct hr_line_frame frame;
 

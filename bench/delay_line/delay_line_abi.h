@@ -5,9 +5,9 @@
 #include <linux/types.h>
 
 /*
- * The line's qdisc is 1: . netem holds every packet back. fq keeps to the departure time that each packet gets. A leaf of
- * htb lets a packet of any size pass and then none for the delay, so a charger goes first and the clone behind it waits;
- * then the leaf needs as long again before the next may use it.
+ * The line's qdisc is 1: . netem holds every packet back. fq keeps to the departure time that each packet gets. A leaf
+ * of htb lets a packet of any size pass and then none for the delay, so a charger goes first and the clone behind it
+ * waits; then the leaf needs as long again before the next may use it.
  */
 enum hr_line_qdisc { HR_LINE_NETEM = 0, HR_LINE_FQ = 1, HR_LINE_HTB = 2 };
 #define HR_LINE_HANDLE 0x00010000u

@@ -157,8 +157,8 @@ void PrintFigures(const bench_line_bpf& programs) {
   absl::PrintF(
       "{\"requests\":%d,\"line_full\":%d,\"hedges\":%d,\"hedges_failed\":%d,\"won_by_hedge\":%d,"
       "\"losers_dropped\":%d,\"fire_error_ns\":{\"p50\":%d,\"p99\":%d,\"max\":%d}}\n",
-      sum.requests, sum.line_full, sum.hedges, sum.hedges_failed, sum.won_by_hedge, sum.losers_dropped,
-      quantile(0.5), quantile(0.99), quantile(1.0));
+      sum.requests, sum.line_full, sum.hedges, sum.hedges_failed, sum.won_by_hedge, sum.losers_dropped, quantile(0.5),
+      quantile(0.99), quantile(1.0));
   fflush(stdout);
 }
 
@@ -185,8 +185,8 @@ absl::Status RunFromFlags() {
   StopOnSignals();
   absl::Status status = net::DeleteOwnedLink(kLink, kInstance);  // of one that was killed
   if (!status.ok()) return status;
-  const auto line = net::CreateVethPair(
-      {.name = kLink, .peer_name = kPeer, .instance = kInstance, .mtu_bytes = kMtuBytes});
+  const auto line =
+      net::CreateVethPair({.name = kLink, .peer_name = kPeer, .instance = kInstance, .mtu_bytes = kMtuBytes});
   if (!line.ok()) return line.status();
   const absl::Cleanup remove = [] { net::DeleteOwnedLink(kLink, kInstance).IgnoreError(); };
   config->line_ifindex = static_cast<uint32_t>(line->link.ifindex);
@@ -194,7 +194,7 @@ absl::Status RunFromFlags() {
   if (!status.ok()) return status;
 
   const std::unique_ptr<bench_line_bpf, decltype(&bench_line_bpf__destroy)> programs(bench_line_bpf__open(),
-                                                                                    &bench_line_bpf__destroy);
+                                                                                     &bench_line_bpf__destroy);
   if (programs == nullptr) return absl::InternalError("the programs cannot be read");
   memcpy(const_cast<hr_line_config*>(&programs->rodata->config), &*config, sizeof(*config));
   if (bench_line_bpf__load(programs.get()) != 0) return absl::InternalError("the kernel refused the programs");
@@ -214,8 +214,7 @@ absl::Status RunFromFlags() {
   const int uplink = static_cast<int>(config->uplink_ifindex);
   attach(programs->progs.hr_reply, uplink, net::Direction::kIngress);
   attach(programs->progs.hr_rescuer, line->peer.ifindex, net::Direction::kIngress);
-  if (config->qdisc == HR_LINE_FQ)
-    attach(programs->progs.hr_departure, line->link.ifindex, net::Direction::kEgress);
+  if (config->qdisc == HR_LINE_FQ) attach(programs->progs.hr_departure, line->link.ifindex, net::Direction::kEgress);
   attach(programs->progs.hr_splitter, uplink, net::Direction::kEgress);
   if (!status.ok()) return status;
 

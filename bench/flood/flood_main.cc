@@ -2,9 +2,9 @@
 //
 // hr-flood: sends spoofed UDP frames out of one interface at a fixed rate, through an AF_PACKET socket, so that
 // no address, route or reverse-path filter of the sending host stands in their way, but every program at the
-// interface's hooks does. With --unprivileged the user nobody sends the same payloads by an ordinary socket that is bound to
-// the interface, which takes no privilege since Linux 5.7. Bounded in rate and time; prints what it sent when it ends. For the lab's namespaces:
-// chaos/flood.py starts it, and it refuses to run anywhere else.
+// interface's hooks does. With --unprivileged the user nobody sends the same payloads by an ordinary socket that is
+// bound to the interface, which takes no privilege since Linux 5.7. Bounded in rate and time; prints what it sent when
+// it ends. For the lab's namespaces: chaos/flood.py starts it, and it refuses to run anywhere else.
 #include <grp.h>
 #include <linux/if_packet.h>
 #include <net/ethernet.h>
@@ -50,8 +50,7 @@ ABSL_FLAG(uint32_t, destination_port, 0, "0: any");
 ABSL_FLAG(std::string, payload, "", "hexadecimal digits");
 ABSL_FLAG(uint32_t, vary_offset, 0, "of the payload: where bytes are others in every frame");
 ABSL_FLAG(uint32_t, vary_bytes, 0, "how many");
-ABSL_FLAG(bool, bypass_qdisc, false,
-          "past the interface's queueing discipline and what is attached to its egress");
+ABSL_FLAG(bool, bypass_qdisc, false, "past the interface's queueing discipline and what is attached to its egress");
 ABSL_FLAG(bool, unprivileged, false, "as the user nobody, by an ordinary socket: addresses and ports are the kernel's");
 ABSL_FLAG(double, rate, 1000, "frames per second");
 ABSL_FLAG(double, seconds, 10, "stops by itself after this time");
@@ -99,8 +98,8 @@ absl::StatusOr<FrameSpec> SpecFromFlags() {
   const uint32_t from = absl::GetFlag(FLAGS_source_port), to = absl::GetFlag(FLAGS_destination_port);
   if (spec.sources == 0 || from > 65535 || to > 65535 || spec.payload.size() > kMaxPayloadBytes ||
       spec.vary_offset + spec.vary_bytes > spec.payload.size())
-    return absl::InvalidArgumentError(absl::StrCat("at least one source, ports up to 65535, at most ",
-                                                   kMaxPayloadBytes, " bytes, and varying bytes within them"));
+    return absl::InvalidArgumentError(absl::StrCat("at least one source, ports up to 65535, at most ", kMaxPayloadBytes,
+                                                   " bytes, and varying bytes within them"));
   spec.source_port = static_cast<uint16_t>(from);
   spec.destination_port = static_cast<uint16_t>(to);
   return spec;
@@ -109,7 +108,8 @@ absl::StatusOr<FrameSpec> SpecFromFlags() {
 // The user nobody's datagram socket, bound to the interface, and as connected as it gets.
 absl::StatusOr<int> OpenAsNobody(const std::string& interface, const FrameSpec& spec) {
   constexpr uid_t kNobody = 65534;
-  if (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 || setresuid(kNobody, kNobody, kNobody) != 0)
+  if (setgroups(0, nullptr) != 0 || setresgid(kNobody, kNobody, kNobody) != 0 ||
+      setresuid(kNobody, kNobody, kNobody) != 0)
     return absl::ErrnoToStatus(errno, "to become nobody");
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "a datagram socket");
@@ -129,8 +129,7 @@ absl::StatusOr<int> Open(const std::string& interface, FrameSpec& spec) {
   if (fd < 0) return absl::ErrnoToStatus(errno, "a packet socket");
   ifreq request{};
   std::strncpy(request.ifr_name, interface.c_str(), IFNAMSIZ - 1);
-  if (ioctl(fd, SIOCGIFHWADDR, &request) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("interface ", interface));
+  if (ioctl(fd, SIOCGIFHWADDR, &request) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("interface ", interface));
   std::memcpy(spec.source_mac.data(), request.ifr_hwaddr.sa_data, spec.source_mac.size());
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
@@ -194,8 +193,7 @@ int Run() {
   auto spec = SpecFromFlags();
   const double rate = absl::GetFlag(FLAGS_rate);
   if (!spec.ok() || !(rate > 0) || rate > kMaxRate) {
-    std::cerr << (spec.ok() ? "--rate is above 0 and at most 1000000" : std::string(spec.status().message()))
-              << "\n";
+    std::cerr << (spec.ok() ? "--rate is above 0 and at most 1000000" : std::string(spec.status().message())) << "\n";
     return 2;
   }
   const bool unprivileged = absl::GetFlag(FLAGS_unprivileged);
@@ -205,8 +203,7 @@ int Run() {
     std::cerr << fd.status().message() << "\n";
     return 1;
   }
-  Sender sender(*fd, *std::move(spec), absl::GetFlag(FLAGS_seed),
-                unprivileged ? FrameMaker::kHeaderBytes : 0);
+  Sender sender(*fd, *std::move(spec), absl::GetFlag(FLAGS_seed), unprivileged ? FrameMaker::kHeaderBytes : 0);
   AskForExactTimers();
   StopOnSignals();
   SayReady();

@@ -39,11 +39,10 @@ uint16_t Fold(uint32_t sum) {
 absl::StatusOr<Mac> ParseMac(const std::string& text) {
   Mac mac{};
   int end = 0;
-  if (std::sscanf(text.c_str(), "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx%n", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4],
-                  &mac[5], &end) != 6 ||
+  if (std::sscanf(text.c_str(), "%hhx:%hhx:%hhx:%hhx:%hhx:%hhx%n", &mac[0], &mac[1], &mac[2], &mac[3], &mac[4], &mac[5],
+                  &end) != 6 ||
       static_cast<size_t>(end) != text.size())
-    return absl::InvalidArgumentError(
-        absl::StrCat("'", text, "' is no hardware address like 02:00:00:00:00:01"));
+    return absl::InvalidArgumentError(absl::StrCat("'", text, "' is no hardware address like 02:00:00:00:00:01"));
   return mac;
 }
 
@@ -72,9 +71,7 @@ uint64_t FrameMaker::Random() {
 
 void FrameMaker::Make(std::span<uint8_t> frame) {
   const uint64_t random = Random();
-  const auto any_port = [](uint64_t bits) {
-    return static_cast<uint16_t>(kFirstPort + bits % (65536u - kFirstPort));
-  };
+  const auto any_port = [](uint64_t bits) { return static_cast<uint16_t>(kFirstPort + bits % (65536u - kFirstPort)); };
   const uint32_t source = spec_.source + static_cast<uint32_t>((random >> 32) % spec_.sources);
   const uint16_t from = spec_.source_port != 0 ? spec_.source_port : any_port(random & 0xffff);
   const uint16_t to = spec_.destination_port != 0 ? spec_.destination_port : any_port((random >> 16) & 0xffff);

@@ -52,21 +52,17 @@ absl::StatusOr<Probe> LeaderOf(const std::string& path) {
   if (!to.ok()) return to.status();
   std::random_device random;
   const uint64_t incarnation = (static_cast<uint64_t>(random()) << 32 | random()) | 1;
-  const wire::PeerIdentity identity{.cluster_id = config->cluster_id,
-                                    .keys = config->cluster_keys,
-                                    .self = self.id,
-                                    .incarnation = incarnation};
-  return Probe{
-      .from = *from,
-      .to = *to,
-      .talk = std::make_unique<LeaderTalk>(identity, config->self, raft::Term(kTerm), kElectionTimeout_ns)};
+  const wire::PeerIdentity identity{
+      .cluster_id = config->cluster_id, .keys = config->cluster_keys, .self = self.id, .incarnation = incarnation};
+  return Probe{.from = *from,
+               .to = *to,
+               .talk = std::make_unique<LeaderTalk>(identity, config->self, raft::Term(kTerm), kElectionTimeout_ns)};
 }
 
 absl::StatusOr<Probe> ProbeFromFlags() {
   const std::string echo = absl::GetFlag(FLAGS_echo);
   const std::string config = absl::GetFlag(FLAGS_leader_of);
-  if (echo.empty() == config.empty())
-    return absl::InvalidArgumentError("one of --echo and --leader_of is needed");
+  if (echo.empty() == config.empty()) return absl::InvalidArgumentError("one of --echo and --leader_of is needed");
   if (!config.empty()) return LeaderOf(config);
   const absl::StatusOr<Address> to = ParseAddress(echo);
   const absl::StatusOr<Address> from = ParseAddress(absl::GetFlag(FLAGS_from));

@@ -40,8 +40,7 @@ std::optional<uint64_t> EchoTalk::Answered(std::string_view datagram) {
 }
 
 std::string LeaderTalk::Ask(uint64_t number) {
-  return codec_.Seal(node_, term_,
-                     raft::Heartbeat{.round = number, .election_timeout_ns = election_timeout_ns_});
+  return codec_.Seal(node_, term_, raft::Heartbeat{.round = number, .election_timeout_ns = election_timeout_ns_});
 }
 
 std::optional<uint64_t> LeaderTalk::Answered(std::string_view datagram) {
@@ -76,8 +75,7 @@ ProbeReport RunProbe(UdpSocket& socket, ProbeTalk& talk, const ProbeOptions& opt
   const int64_t end_ns = due_ns(questions - 1) + patience_ns;
   uint64_t asked = 0;
   std::string next = talk.Ask(1);  // sealed ahead of its time
-  for (int64_t now_ns = MonotonicNs(); now_ns < end_ns && report.answered < options.questions;
-       now_ns = MonotonicNs()) {
+  for (int64_t now_ns = MonotonicNs(); now_ns < end_ns && report.answered < options.questions; now_ns = MonotonicNs()) {
     if (asked < questions && now_ns >= due_ns(asked)) {
       socket.SendOne(Bytes(next), options.to);
       if (asked >= options.warm_up) report.send_lag_ns.Record(static_cast<uint64_t>(now_ns - due_ns(asked)));

@@ -46,13 +46,8 @@ class EchoTalk final : public ProbeTalk {
 // The leader of a term that no election of the node's own has reached. Its incarnation must be new.
 class LeaderTalk final : public ProbeTalk {
  public:
-  LeaderTalk(const wire::PeerIdentity& identity, raft::NodeId node, raft::Term term,
-             uint64_t election_timeout_ns)
-      : codec_(identity),
-        self_(identity.self),
-        node_(node),
-        term_(term),
-        election_timeout_ns_(election_timeout_ns) {}
+  LeaderTalk(const wire::PeerIdentity& identity, raft::NodeId node, raft::Term term, uint64_t election_timeout_ns)
+      : codec_(identity), self_(identity.self), node_(node), term_(term), election_timeout_ns_(election_timeout_ns) {}
   std::string Ask(uint64_t number) override;
   std::optional<uint64_t> Answered(std::string_view datagram) override;
   std::string Reply(std::string_view datagram) override;
@@ -74,9 +69,8 @@ struct ProbeOptions {
 };
 
 struct ProbeReport {
-  Histogram latency_ns;  // of the answered ones
-  Histogram
-      send_lag_ns;  // from when a question was due until it was sent: the probe's own part of the latencies
+  Histogram latency_ns;   // of the answered ones
+  Histogram send_lag_ns;  // from when a question was due until it was sent: the probe's own part of the latencies
   uint64_t answered = 0;
   uint64_t lost = 0;    // not answered within the patience
   uint64_t others = 0;  // datagrams that answered no question, or one that had its answer

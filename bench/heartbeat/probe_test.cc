@@ -64,8 +64,7 @@ TEST(LeaderTalk, UnderstandsAnswersOfItsNodeAndTermOnly) {
 // An echo server that answers only some.
 class Server {
  public:
-  explicit Server(bool (*answers)(uint64_t number))
-      : socket_(UdpSocket::Listen(*ParseAddress("127.0.0.1:0")).value()) {
+  explicit Server(bool (*answers)(uint64_t number)) : socket_(UdpSocket::Listen(*ParseAddress("127.0.0.1:0")).value()) {
     thread_ = std::thread([this, answers] {
       Batch batch;
       while (!stop_) {

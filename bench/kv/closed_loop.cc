@@ -79,8 +79,7 @@ absl::Status Loop::Connect() {
     epoll_event event{};
     event.events = EPOLLIN;
     event.data.u64 = i;
-    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, (*client)->fd(), &event) != 0)
-      return absl::ErrnoToStatus(errno, "epoll_ctl");
+    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, (*client)->fd(), &event) != 0) return absl::ErrnoToStatus(errno, "epoll_ctl");
     callers_.push_back({.client = *std::move(client)});
   }
   return absl::OkStatus();
@@ -104,8 +103,7 @@ absl::Status Loop::StartTimer() {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.u64 = kTimer;
-  if (timerfd_settime(timer_, 0, &ticks, nullptr) != 0 ||
-      epoll_ctl(epoll_, EPOLL_CTL_ADD, timer_, &event) != 0) {
+  if (timerfd_settime(timer_, 0, &ticks, nullptr) != 0 || epoll_ctl(epoll_, EPOLL_CTL_ADD, timer_, &event) != 0) {
     return absl::ErrnoToStatus(errno, "start the timer");
   }
   return absl::OkStatus();
@@ -134,8 +132,7 @@ absl::Status Loop::Send(size_t index) {
   ++outstanding_;
   Caller& caller = callers_[index];
   std::string key = absl::StrCat("bench/", index, "/", caller.next_key++ % options_.keys);
-  if (options_.operation == KvOperation::kGet)
-    return caller.client->SendGet(std::move(key), options_.timeout).status();
+  if (options_.operation == KvOperation::kGet) return caller.client->SendGet(std::move(key), options_.timeout).status();
   kv::Operation put;
   put.kind = kv::OperationKind::kPut;
   put.key = std::move(key);
@@ -151,8 +148,7 @@ absl::Status Loop::Collect(size_t index) {
       if (!outcome.answer.has_value()) {
         ++report_.lost;
       } else if (outcome.answer->status == wire::HkvStatus::kOk ||
-                 (options_.operation == KvOperation::kGet &&
-                  outcome.answer->status == wire::HkvStatus::kNotFound)) {
+                 (options_.operation == KvOperation::kGet && outcome.answer->status == wire::HkvStatus::kNotFound)) {
         ++report_.answered;
         report_.latency_ns.Record(outcome.ended_ns - from_ns);
       } else {
@@ -195,15 +191,13 @@ absl::Status Loop::PollUntil(uint64_t end_ns) {
 
 absl::StatusOr<ClosedLoopReport> Loop::Run(void (*on_phase)(const char*)) {
   if (absl::Status begun = Begin(); !begun.ok()) return begun;
-  if (absl::Status status =
-          PollUntil(Now_ns() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.warm_up)));
+  if (absl::Status status = PollUntil(Now_ns() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.warm_up)));
       !status.ok()) {
     return status;
   }
   on_phase("measuring");
   begin_ns_ = Now_ns();
-  absl::Status status =
-      PollUntil(begin_ns_ + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.measured)));
+  absl::Status status = PollUntil(begin_ns_ + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.measured)));
   const uint64_t end_ns = Now_ns();
   report_.seconds = static_cast<double>(end_ns - begin_ns_) / 1e9;
   if (paced()) report_.behind = DueBy(end_ns) - std::min(taken_, DueBy(end_ns));
@@ -211,16 +205,14 @@ absl::StatusOr<ClosedLoopReport> Loop::Run(void (*on_phase)(const char*)) {
   on_phase("measured");
   if (!status.ok()) return status;
   // The client gives each up at its time-out, and a sweep finds that.
-  status =
-      PollUntil(end_ns + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.timeout)) + 1'000'000'000);
+  status = PollUntil(end_ns + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.timeout)) + 1'000'000'000);
   if (!status.ok()) return status;
   return std::move(report_);
 }
 
 }  // namespace
 
-absl::StatusOr<ClosedLoopReport> RunClosedLoop(const ClosedLoopOptions& options,
-                                               void (*on_phase)(const char* phase)) {
+absl::StatusOr<ClosedLoopReport> RunClosedLoop(const ClosedLoopOptions& options, void (*on_phase)(const char* phase)) {
   Loop loop(options);
   if (absl::Status connected = loop.Connect(); !connected.ok()) return connected;
   return loop.Run(on_phase);

@@ -46,7 +46,6 @@ struct ClosedLoopReport {
 };
 
 // `on_phase` is called when the measured part begins and when it has ended.
-absl::StatusOr<ClosedLoopReport> RunClosedLoop(const ClosedLoopOptions& options,
-                                               void (*on_phase)(const char* phase));
+absl::StatusOr<ClosedLoopReport> RunClosedLoop(const ClosedLoopOptions& options, void (*on_phase)(const char* phase));
 
 }  // namespace hedgerow::bench

@@ -24,8 +24,7 @@ uint64_t Now_ns() { return static_cast<uint64_t>(MonotonicNs()); }
 std::shared_ptr<grpc::Channel> Connection(const std::string& server) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  return grpc::CreateCustomChannel(absl::StrCat("ipv4:", server), grpc::InsecureChannelCredentials(),
-                                   arguments);
+  return grpc::CreateCustomChannel(absl::StrCat("ipv4:", server), grpc::InsecureChannelCredentials(), arguments);
 }
 
 class EtcdLoop {
@@ -152,8 +151,7 @@ absl::StatusOr<ClosedLoopReport> RunEtcdClosedLoop(const ClosedLoopOptions& opti
                                                    void (*on_phase)(const char* phase)) {
   if (options.rate_per_s > 0) return absl::InvalidArgumentError("etcd's clients are a closed loop: no --rate");
   EtcdLoop loop(options);
-  if (absl::Status status = loop.Connect(connections == 0 ? options.clients : connections); !status.ok())
-    return status;
+  if (absl::Status status = loop.Connect(connections == 0 ? options.clients : connections); !status.ok()) return status;
   return loop.Run(on_phase);
 }
 

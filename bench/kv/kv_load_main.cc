@@ -22,13 +22,11 @@ ABSL_FLAG(uint32_t, keys, 1000, "keys of each client");
 ABSL_FLAG(uint32_t, value_bytes, 64, "length of what is put; at most 1024");
 ABSL_FLAG(absl::Duration, warm_up, absl::Seconds(1), "not measured");
 ABSL_FLAG(absl::Duration, measured, absl::Seconds(5), "measured; at most 10 minutes");
-ABSL_FLAG(
-    double, rate, 0,
-    "requests per second of all clients together, at fixed times; 0: each client asks when it has its answer");
+ABSL_FLAG(double, rate, 0,
+          "requests per second of all clients together, at fixed times; 0: each client asks when it has its answer");
 ABSL_FLAG(std::string, client, "", "the name that the clients prove, with --key; empty: none");
 ABSL_FLAG(std::string, key, "", "the name's key, in hexadecimal");
-ABSL_FLAG(uint32_t, connections, 1,
-          "etcd: of all clients together, which take turns on them; 0: one for each client");
+ABSL_FLAG(uint32_t, connections, 1, "etcd: of all clients together, which take turns on them; 0: one for each client");
 
 namespace hedgerow::bench {
 namespace {
@@ -103,8 +101,8 @@ int Main() {
       "{\"answered\":%llu,\"failed\":%llu,\"lost\":%llu,\"behind\":%llu,\"seconds\":%.6f,\"cpu_us\":%lld,"
       "\"latency\":%s}\n",
       static_cast<unsigned long long>(report->answered), static_cast<unsigned long long>(report->failed),
-      static_cast<unsigned long long>(report->lost), static_cast<unsigned long long>(report->behind),
-      report->seconds, static_cast<long long>(measured_cpu_us), report->latency_ns.ToJson().c_str());
+      static_cast<unsigned long long>(report->lost), static_cast<unsigned long long>(report->behind), report->seconds,
+      static_cast<long long>(measured_cpu_us), report->latency_ns.ToJson().c_str());
   return 0;
 }
 

@@ -32,8 +32,7 @@ void Ignore(const char*) {}
 // Every fifth request fails.
 class FakeEtcd final : public etcdserverpb::KV::Service {
  public:
-  grpc::Status Range(grpc::ServerContext*, const etcdserverpb::RangeRequest*,
-                     etcdserverpb::RangeResponse*) override {
+  grpc::Status Range(grpc::ServerContext*, const etcdserverpb::RangeRequest*, etcdserverpb::RangeResponse*) override {
     return Serve();
   }
   grpc::Status Put(grpc::ServerContext*, const etcdserverpb::PutRequest*, etcdserverpb::PutResponse*) override {
@@ -96,8 +95,8 @@ INSTANTIATE_TEST_SUITE_P(Operations, EtcdClosedLoop, testing::Values(KvOperation
 
 TEST(HkvClosedLoop, WhatIsCountedIsWhatWasServed) {
   std::atomic<int> requests = 0;
-  const auto server = client::FakeServer::Start(
-      std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
+  const auto server =
+      client::FakeServer::Start(std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
         client::FakeServer::Treatment treatment;
         if (request.kind != wire::HkvKind::kOpen && ++requests % 5 == 0) {
           treatment.instead = wire::HkvAnswer{.kind = request.kind,
@@ -124,8 +123,8 @@ TEST(HkvClosedLoop, WhatIsCountedIsWhatWasServed) {
 // A stall in the last moments, which ends after the measured part does.
 TEST(HkvClosedLoop, WhatIsUnderWayAtTheEndCountsAsWhatBecomesOfIt) {
   std::atomic<bool> stalls = false;
-  const auto server = client::FakeServer::Start(
-      std::make_shared<client::FakeStore>(), [&stalls](const wire::HkvRequest& request) {
+  const auto server =
+      client::FakeServer::Start(std::make_shared<client::FakeStore>(), [&stalls](const wire::HkvRequest& request) {
         client::FakeServer::Treatment treatment;
         treatment.lost = request.kind != wire::HkvKind::kOpen && stalls;
         return treatment;
@@ -145,8 +144,8 @@ TEST(HkvClosedLoop, WhatIsUnderWayAtTheEndCountsAsWhatBecomesOfIt) {
 
 TEST(HkvClosedLoop, WhatIsNotAnsweredIsLostAndTheClientGoesOn) {
   std::atomic<int> requests = 0;
-  const auto server = client::FakeServer::Start(
-      std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
+  const auto server =
+      client::FakeServer::Start(std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
         client::FakeServer::Treatment treatment;
         treatment.lost = request.kind != wire::HkvKind::kOpen && ++requests % 5 == 0;
         return treatment;
@@ -176,8 +175,8 @@ TEST(HkvPacedLoad, RequestsLeaveAtTheRateAsked) {
 
 TEST(HkvPacedLoad, ARequestThatWaitsForAFreeClientHasWaited) {
   std::atomic<int> requests = 0;
-  const auto server = client::FakeServer::Start(
-      std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
+  const auto server =
+      client::FakeServer::Start(std::make_shared<client::FakeStore>(), [&requests](const wire::HkvRequest& request) {
         client::FakeServer::Treatment treatment;
         treatment.lost = request.kind != wire::HkvKind::kOpen && ++requests == 20;
         return treatment;

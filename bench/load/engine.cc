@@ -33,15 +33,12 @@ size_t WindowCapacity(const LoadOptions& options) {
   return static_cast<size_t>(2 * pending) + 4096;
 }
 
-int64_t CpuNs(const timeval& time) {
-  return time.tv_sec * int64_t{1'000'000'000} + time.tv_usec * int64_t{1'000};
-}
+int64_t CpuNs(const timeval& time) { return time.tv_sec * int64_t{1'000'000'000} + time.tv_usec * int64_t{1'000}; }
 
 absl::Status CheckOptions(const LoadOptions& options, const Workload& workload) {
   if (options.requests == 0) return absl::InvalidArgumentError("there must be at least one measured request");
   if (options.flows == 0 || options.flows > kMaxFlows) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("sockets must be 1 to ", kMaxFlows, ", not ", options.flows));
+    return absl::InvalidArgumentError(absl::StrCat("sockets must be 1 to ", kMaxFlows, ", not ", options.flows));
   }
   if (options.timeout_ns <= 0) return absl::InvalidArgumentError("the time-out must be positive");
   const bool two_copies = options.hedges || options.copies.at_once != CopyAtOnce::kNever;
@@ -72,13 +69,12 @@ absl::Status CheckOptions(const LoadOptions& options, const Workload& workload) 
     return absl::InvalidArgumentError(
         absl::StrCat("the rate must be 0 to 10,000,000/s, not ", options.rate_per_second));
   }
-  const double pending_per_flow = options.rate_per_second * static_cast<double>(options.timeout_ns) / 1e9 /
-                                  static_cast<double>(options.flows);
+  const double pending_per_flow =
+      options.rate_per_second * static_cast<double>(options.timeout_ns) / 1e9 / static_cast<double>(options.flows);
   if (pending_per_flow > 0.9 * static_cast<double>(workload.IdsPerFlow())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("up to ", static_cast<uint64_t>(pending_per_flow),
-                     " requests may be pending per socket, more than the protocol has "
-                     "ids for: use more sockets or a shorter time-out"));
+    return absl::InvalidArgumentError(absl::StrCat("up to ", static_cast<uint64_t>(pending_per_flow),
+                                                   " requests may be pending per socket, more than the protocol has "
+                                                   "ids for: use more sockets or a shorter time-out"));
   }
   return absl::OkStatus();
 }
@@ -132,8 +128,7 @@ LoadResult LoadEngine::Run() {
 }
 
 bool LoadEngine::Finished(int64_t now_ns) const {
-  return window_.next_seq() == total() && window_.pending() == 0 &&
-         now_ns >= last_finish_ns_ + options_.linger_ns;
+  return window_.next_seq() == total() && window_.pending() == 0 && now_ns >= last_finish_ns_ + options_.linger_ns;
 }
 
 int64_t LoadEngine::NextSendNs() const {
@@ -163,8 +158,7 @@ void LoadEngine::ReceiveFrom(size_t flow) {
   }
 }
 
-void LoadEngine::OnDatagram(size_t flow, std::span<const uint8_t> datagram, const Address& peer,
-                            int64_t now_ns) {
+void LoadEngine::OnDatagram(size_t flow, std::span<const uint8_t> datagram, const Address& peer, int64_t now_ns) {
   LoadCounters& counters = result_.counters;
   const std::optional<size_t> place = PlaceOf(peer);
   if (!place.has_value()) {
@@ -224,8 +218,7 @@ void LoadEngine::FireHedges() {
     const size_t first = static_cast<size_t>(std::countr_zero(request->outstanding));
     const size_t place = choice_.Other(first).value_or(0);
     const int64_t fired_ns = MonotonicNs();
-    const bool sent =
-        sockets_[request->seq % options_.flows].SendOne(std::span(bytes).first(size), TargetAt(place));
+    const bool sent = sockets_[request->seq % options_.flows].SendOne(std::span(bytes).first(size), TargetAt(place));
     if (sent) {
       window_.MarkHedged(*request, fired_ns);
       MarkSent(*request, place);

@@ -38,13 +38,12 @@ struct LoadOptions {
   // A hedge costs a token; each request brings this many, and at most kHedgeBurst are kept, of none at first.
   // 0: hedges cost nothing.
   double hedge_budget = 0;
-  uint64_t warmup = 0;         // Requests sent first and left out of all figures.
-  uint64_t requests = 0;       // Measured requests.
-  double rate_per_second = 0;  // Open loop.
-  std::optional<uint64_t> poisson_seed =
-      std::nullopt;        // Open loop: exponential gaps between requests, not equal ones.
-  int64_t pause_ns = 0;    // Closed loop: between an answer and the next request.
-  uint64_t in_flight = 1;  // Closed loop: requests that wait for an answer at one time.
+  uint64_t warmup = 0;                                  // Requests sent first and left out of all figures.
+  uint64_t requests = 0;                                // Measured requests.
+  double rate_per_second = 0;                           // Open loop.
+  std::optional<uint64_t> poisson_seed = std::nullopt;  // Open loop: exponential gaps between requests, not equal ones.
+  int64_t pause_ns = 0;                                 // Closed loop: between an answer and the next request.
+  uint64_t in_flight = 1;                               // Closed loop: requests that wait for an answer at one time.
   int64_t timeout_ns = 1'000'000'000;
   int64_t linger_ns = 0;  // How long to listen on for late and duplicate answers after the last request.
   uint64_t flows = 1;     // Sockets; request i uses socket i % flows.
@@ -106,8 +105,7 @@ class LoadEngine {
 
   // `workload` outlives the engine. `progress`, when given, is called about once a second and when the
   // measured part begins and ends.
-  static absl::StatusOr<LoadEngine> Make(const LoadOptions& options, const Workload* workload,
-                                         ProgressHook progress);
+  static absl::StatusOr<LoadEngine> Make(const LoadOptions& options, const Workload* workload, ProgressHook progress);
 
   // Runs to the end. Bounded: no request lives longer than its time-out.
   LoadResult Run();
@@ -130,9 +128,7 @@ class LoadEngine {
   void SendDue();
   void SendBatch(uint64_t first, uint64_t end);
   void Finish(const Request& request, bool answered, int64_t now_ns);
-  const Address& TargetAt(size_t place) const {
-    return place == 0 ? options_.target : options_.others[place - 1];
-  }
+  const Address& TargetAt(size_t place) const { return place == 0 ? options_.target : options_.others[place - 1]; }
   std::optional<size_t> PlaceOf(const Address& peer) const;
   // Requests for one send call, with both copies of each.
   uint64_t MostInBatch() const;

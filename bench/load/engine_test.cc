@@ -44,9 +44,7 @@ class TestServer {
   std::thread thread_;
 };
 
-void Echo(UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) {
-  socket.SendOne(datagram, peer);
-}
+void Echo(UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) { socket.SendOne(datagram, peer); }
 void Silence(UdpSocket&, std::span<uint8_t>, const Address&) {}
 
 LoadResult RunRaw(const LoadOptions& options) {
@@ -56,14 +54,12 @@ LoadResult RunRaw(const LoadOptions& options) {
 
 TEST(LoadEngine, ClosedLoopMeasuresEveryRequestAfterTheWarmUp) {
   TestServer server(Echo);
-  const LoadResult result =
-      RunRaw({.target = server.address(), .warmup = 10, .requests = 100, .keep_records = true});
+  const LoadResult result = RunRaw({.target = server.address(), .warmup = 10, .requests = 100, .keep_records = true});
   EXPECT_EQ(result.counters.answered, 100u);
   EXPECT_EQ(result.latency.count(), 100u);
   EXPECT_EQ(result.records.size(), 100u);
   EXPECT_EQ(result.records.front().seq, 10u);
-  EXPECT_EQ(result.counters.duplicates + result.counters.late + result.counters.stray + result.counters.wrong,
-            0u);
+  EXPECT_EQ(result.counters.duplicates + result.counters.late + result.counters.stray + result.counters.wrong, 0u);
   EXPECT_GT(result.cpu_user_ns + result.cpu_system_ns, 0);
 }
 
@@ -119,10 +115,8 @@ TEST(LoadEngine, OpenLoopLatencyCountsFromTheIntendedTime) {
     while (MonotonicNs() < until_ns) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     Echo(socket, datagram, peer);
   });
-  const LoadResult result = RunRaw({.loop = LoadOptions::Loop::kOpen,
-                                    .target = server.address(),
-                                    .requests = 300,
-                                    .rate_per_second = 1'000});
+  const LoadResult result =
+      RunRaw({.loop = LoadOptions::Loop::kOpen, .target = server.address(), .requests = 300, .rate_per_second = 1'000});
   EXPECT_EQ(result.counters.answered, 300u);
   EXPECT_GT(result.latency.Quantile(0.5), 20'000'000u);
 }
@@ -265,21 +259,18 @@ TEST(LoadEngine, RequestsSpreadOverAllReplicas) {
 TEST(LoadEngine, RefusesWhatCannotWork) {
   auto workload = MakeRawWorkload(0, 4).value();
   const Address target = ParseAddress("127.0.0.1:9").value();
+  EXPECT_FALSE(LoadEngine::Make({.target = target, .hedges = true, .requests = 1}, workload.get(), nullptr).ok());
   EXPECT_FALSE(
-      LoadEngine::Make({.target = target, .hedges = true, .requests = 1}, workload.get(), nullptr).ok());
-  EXPECT_FALSE(LoadEngine::Make({.target = target,
-                                 .others = {target},
-                                 .copies = {.at_once = CopyAtOnce::kIdle, .workers = 0},
-                                 .requests = 1},
-                                workload.get(), nullptr)
-                   .ok());
+      LoadEngine::Make(
+          {.target = target, .others = {target}, .copies = {.at_once = CopyAtOnce::kIdle, .workers = 0}, .requests = 1},
+          workload.get(), nullptr)
+          .ok());
   EXPECT_FALSE(LoadEngine::Make({.target = target, .requests = 0}, workload.get(), nullptr).ok());
   EXPECT_FALSE(LoadEngine::Make({.target = target, .requests = 1, .flows = 65}, workload.get(), nullptr).ok());
   auto dns = MakeDnsWorkload({"a.test"}, 1).value();
   const absl::Status too_many =
-      LoadEngine::Make(
-          {.loop = LoadOptions::Loop::kOpen, .target = target, .requests = 1, .rate_per_second = 100'000},
-          dns.get(), nullptr)
+      LoadEngine::Make({.loop = LoadOptions::Loop::kOpen, .target = target, .requests = 1, .rate_per_second = 100'000},
+                       dns.get(), nullptr)
           .status();
   EXPECT_THAT(std::string(too_many.message()), ::testing::HasSubstr("more sockets"));
 }

@@ -73,9 +73,9 @@ uint64_t Histogram::Quantile(double q) const {
 }
 
 std::string Histogram::ToJson() const {
-  std::string out = absl::StrFormat(
-      R"({"unit":"ns","sub_bucket_bits":%d,"count":%d,"min":%d,"max":%d,"sum":%.0f,"buckets":[)",
-      kSubBucketBits, count_, min(), max_, sum_);
+  std::string out =
+      absl::StrFormat(R"({"unit":"ns","sub_bucket_bits":%d,"count":%d,"min":%d,"max":%d,"sum":%.0f,"buckets":[)",
+                      kSubBucketBits, count_, min(), max_, sum_);
   const char* separator = "";
   for (size_t i = 0; i < kBuckets; ++i) {
     if (buckets_[i] == 0) continue;

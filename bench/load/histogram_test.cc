@@ -86,9 +86,8 @@ TEST(Histogram, JsonHoldsOnlyFilledBuckets) {
   histogram.Record(3);
   histogram.Record(3);
   histogram.Record(300);
-  EXPECT_EQ(
-      histogram.ToJson(),
-      R"({"unit":"ns","sub_bucket_bits":7,"count":3,"min":3,"max":300,"sum":306,"buckets":[[3,2],[278,1]]})");
+  EXPECT_EQ(histogram.ToJson(),
+            R"({"unit":"ns","sub_bucket_bits":7,"count":3,"min":3,"max":300,"sum":306,"buckets":[[3,2],[278,1]]})");
 }
 
 }  // namespace

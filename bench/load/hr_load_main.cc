@@ -29,10 +29,8 @@ ABSL_FLAG(std::string, target, "",
           "where requests go, address:port (IPv6: [address]:port); of several with commas between them, each "
           "goes to the "
           "one with the fewest in flight");
-ABSL_FLAG(std::string, hedge_target, "",
-          "hedge in the application: send a second copy there after --hedge_delay");
-ABSL_FLAG(bool, hedge, false,
-          "several targets: hedge in the application, to another of them after --hedge_delay");
+ABSL_FLAG(std::string, hedge_target, "", "hedge in the application: send a second copy there after --hedge_delay");
+ABSL_FLAG(bool, hedge, false, "several targets: hedge in the application, to another of them after --hedge_delay");
 ABSL_FLAG(absl::Duration, hedge_delay, absl::Milliseconds(10), "from the send to the hedge");
 ABSL_FLAG(double, hedge_budget, 0,
           "hedge in the application: extra load that hedges may cause, as a share of the requests; 0: any");
@@ -73,8 +71,7 @@ constexpr uint64_t kMaxRequests = 50'000'000;
 
 absl::StatusOr<std::vector<std::string>> Names() {
   const std::string flag = absl::GetFlag(FLAGS_names);
-  if (flag.empty() || flag[0] != '@')
-    return std::vector<std::string>(absl::StrSplit(flag, ',', absl::SkipEmpty()));
+  if (flag.empty() || flag[0] != '@') return std::vector<std::string>(absl::StrSplit(flag, ',', absl::SkipEmpty()));
   std::ifstream file(flag.substr(1));
   if (!file) return absl::NotFoundError(absl::StrCat("cannot read the list of names '", flag.substr(1), "'"));
   std::vector<std::string> names;
@@ -92,8 +89,7 @@ absl::StatusOr<std::unique_ptr<Workload>> WorkloadFromFlags() {
     return MakeRawWorkload(absl::GetFlag(FLAGS_first_id), absl::GetFlag(FLAGS_request_bytes),
                            load_offset < 0 ? std::nullopt : std::optional<size_t>(load_offset));
   }
-  if (kind != "dns")
-    return absl::InvalidArgumentError(absl::StrCat("--workload is raw or dns, not '", kind, "'"));
+  if (kind != "dns") return absl::InvalidArgumentError(absl::StrCat("--workload is raw or dns, not '", kind, "'"));
   absl::StatusOr<std::vector<std::string>> names = Names();
   if (!names.ok()) return names.status();
   return MakeDnsWorkload(*names, absl::GetFlag(FLAGS_sockets));
@@ -104,8 +100,7 @@ absl::Status AddTargets(LoadOptions& options) {
   options.spread = targets.size() > 1;
   options.hedges = absl::GetFlag(FLAGS_hedge);
   if (const std::string hedge_target = absl::GetFlag(FLAGS_hedge_target); !hedge_target.empty()) {
-    if (options.spread)
-      return absl::InvalidArgumentError("--hedge_target is for one --target; of several: --hedge");
+    if (options.spread) return absl::InvalidArgumentError("--hedge_target is for one --target; of several: --hedge");
     targets.push_back(hedge_target);
     options.hedges = true;
   }
@@ -149,8 +144,7 @@ absl::StatusOr<LoadOptions> OptionsFromFlags() {
     return absl::InvalidArgumentError(absl::StrCat("--arrivals is even or poisson, not '", arrivals, "'"));
   }
   const double seconds = absl::GetFlag(FLAGS_seconds);
-  options.requests =
-      seconds > 0 ? Pacing::RequestsIn(seconds, options.rate_per_second) : absl::GetFlag(FLAGS_requests);
+  options.requests = seconds > 0 ? Pacing::RequestsIn(seconds, options.rate_per_second) : absl::GetFlag(FLAGS_requests);
   options.warmup = absl::GetFlag(FLAGS_warmup);
   if (options.requests + options.warmup > kMaxRequests) {
     return absl::InvalidArgumentError(absl::StrCat("at most ", kMaxRequests, " requests in a run"));
@@ -166,12 +160,9 @@ absl::StatusOr<LoadOptions> OptionsFromFlags() {
 
 const char* EventName(LoadProgress::Event event) {
   switch (event) {
-    case LoadProgress::Event::kMeasuring:
-      return "measuring";
-    case LoadProgress::Event::kTick:
-      return "tick";
-    case LoadProgress::Event::kMeasured:
-      return "measured";
+    case LoadProgress::Event::kMeasuring: return "measuring";
+    case LoadProgress::Event::kTick: return "tick";
+    case LoadProgress::Event::kMeasured: return "measured";
   }
   return "unknown";
 }
@@ -181,9 +172,8 @@ void PrintProgress(const LoadProgress& progress) {
       stderr,
       R"({"event":"%s","sent":%d,"total":%d,"answered":%d,"timeouts":%d,"hedges":%d,"p50_ms":%.3f,"max_ms":%.3f})"
       "\n",
-      EventName(progress.event), progress.sent, progress.total, progress.answered, progress.timeouts,
-      progress.hedges, static_cast<double>(progress.window_p50_ns) / 1e6,
-      static_cast<double>(progress.window_max_ns) / 1e6);
+      EventName(progress.event), progress.sent, progress.total, progress.answered, progress.timeouts, progress.hedges,
+      static_cast<double>(progress.window_p50_ns) / 1e6, static_cast<double>(progress.window_max_ns) / 1e6);
 }
 
 absl::Status Write(const std::string& path, const std::string& text) {

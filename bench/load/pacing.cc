@@ -11,8 +11,7 @@
 namespace hedgerow::bench {
 
 // A double holds integers up to 2^53 exactly: in nanoseconds that is 104 days, far beyond any bounded run.
-Pacing::Pacing(int64_t start_ns, double rate_per_second)
-    : start_ns_(start_ns), interval_ns_(1e9 / rate_per_second) {}
+Pacing::Pacing(int64_t start_ns, double rate_per_second) : start_ns_(start_ns), interval_ns_(1e9 / rate_per_second) {}
 
 Pacing Pacing::Poisson(int64_t start_ns, double rate_per_second, uint64_t count, uint64_t seed) {
   Pacing pacing(start_ns, rate_per_second);

@@ -11,8 +11,7 @@ namespace {
 TEST(Pacing, FirstRequestIsDueAtTheStart) { EXPECT_EQ(Pacing(1'000, 10).DueNs(0), 1'000); }
 
 TEST(Pacing, DoesNotDriftOverAnHourOfAnAwkwardRate) {
-  const Pacing pacing(
-      0, 3'000);  // An interval of 333,333.33.. ns: adding rounded intervals would lose 1.2 ms an hour.
+  const Pacing pacing(0, 3'000);  // An interval of 333,333.33.. ns: adding rounded intervals would lose 1.2 ms an hour.
   EXPECT_NEAR(static_cast<double>(pacing.DueNs(3'000ull * 3'600)), 3'600e9, 2);
 }
 

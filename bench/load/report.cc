@@ -21,9 +21,9 @@ std::string Counters(const LoadOptions& options, const LoadResult& result) {
   return absl::StrFormat(
       R"("n":%d,"warmup":%d,"lost":%d,"timeouts":%d,"send_errors":%d,"hedges":%d,"copies":%d,"losers":%d,"duplicates":%d,)"
       R"("late":%d,"wrong":%d,"wrong_waiting":%d,"stray":%d)",
-      options.requests, options.warmup, options.requests - counters.answered, counters.timeouts,
-      counters.send_errors, counters.hedges, counters.copies, counters.losers, counters.duplicates,
-      counters.late, counters.wrong, counters.wrong_waiting, counters.stray);
+      options.requests, options.warmup, options.requests - counters.answered, counters.timeouts, counters.send_errors,
+      counters.hedges, counters.copies, counters.losers, counters.duplicates, counters.late, counters.wrong,
+      counters.wrong_waiting, counters.stray);
 }
 
 std::string Times(const LoadOptions& options, const LoadResult& result) {
@@ -35,8 +35,8 @@ std::string Times(const LoadOptions& options, const LoadResult& result) {
       R"("fire_error_p50_us":%.3f,"fire_error_p99_us":%.3f,"fire_error_max_us":%.3f,"send_lag_p50_us":%.3f,)"
       R"("send_lag_p99_us":%.3f,"cpu_user_us_per_request":%.3f,"cpu_system_us_per_request":%.3f,)"
       R"("cpu_us_per_request":%.3f,"wall_s":%.6f,"rate_per_second":%.1f)",
-      Ms(latency.Quantile(0.5)), Ms(latency.Quantile(0.95)), Ms(latency.Quantile(0.99)),
-      Ms(latency.Quantile(0.999)), Ms(latency.max()), latency.mean() / 1e6, Us(result.fire_error.Quantile(0.5)),
+      Ms(latency.Quantile(0.5)), Ms(latency.Quantile(0.95)), Ms(latency.Quantile(0.99)), Ms(latency.Quantile(0.999)),
+      Ms(latency.max()), latency.mean() / 1e6, Us(result.fire_error.Quantile(0.5)),
       Us(result.fire_error.Quantile(0.99)), Us(result.fire_error.max()), Us(result.send_lag.Quantile(0.5)),
       Us(result.send_lag.Quantile(0.99)), static_cast<double>(result.cpu_user_ns) / 1e3 / requests,
       static_cast<double>(result.cpu_system_ns) / 1e3 / requests, cpu_ns / 1e3 / requests,
@@ -46,10 +46,9 @@ std::string Times(const LoadOptions& options, const LoadResult& result) {
 }  // namespace
 
 std::string ReportJson(absl::string_view mode, const LoadOptions& options, const LoadResult& result) {
-  return absl::StrCat(R"({"summary":{"mode":")", mode, R"(",)", Counters(options, result), ",",
-                      Times(options, result), R"(},"histograms":{"latency":)", result.latency.ToJson(),
-                      R"(,"fire_error":)", result.fire_error.ToJson(), R"(,"send_lag":)",
-                      result.send_lag.ToJson(), "}}\n");
+  return absl::StrCat(R"({"summary":{"mode":")", mode, R"(",)", Counters(options, result), ",", Times(options, result),
+                      R"(},"histograms":{"latency":)", result.latency.ToJson(), R"(,"fire_error":)",
+                      result.fire_error.ToJson(), R"(,"send_lag":)", result.send_lag.ToJson(), "}}\n");
 }
 
 std::string RecordsCsv(const LoadResult& result) {

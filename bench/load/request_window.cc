@@ -68,8 +68,7 @@ int64_t RequestWindow::NextDueNs() {
   SkipFinished();
   int64_t next_ns = kNeverNs;
   if (timeout_cursor_ < next_seq_) next_ns = DeadlineNs(Slot(timeout_cursor_));
-  if (policy_.enabled && hedge_cursor_ < next_seq_)
-    next_ns = std::min(next_ns, HedgeDueNs(Slot(hedge_cursor_)));
+  if (policy_.enabled && hedge_cursor_ < next_seq_) next_ns = std::min(next_ns, HedgeDueNs(Slot(hedge_cursor_)));
   return next_ns;
 }
 
@@ -81,8 +80,7 @@ const Request* RequestWindow::Find(uint64_t seq) const {
 // Moves both cursors past requests that need nothing any more. A cursor never waits behind a slot that has been
 // used again, because it has passed every finished request before Begin() fills one.
 void RequestWindow::SkipFinished() {
-  while (timeout_cursor_ < next_seq_ && Slot(timeout_cursor_).state != Request::State::kPending)
-    ++timeout_cursor_;
+  while (timeout_cursor_ < next_seq_ && Slot(timeout_cursor_).state != Request::State::kPending) ++timeout_cursor_;
   hedge_cursor_ = std::max(hedge_cursor_, timeout_cursor_);
   while (hedge_cursor_ < next_seq_ && Slot(hedge_cursor_).state != Request::State::kPending) ++hedge_cursor_;
 }

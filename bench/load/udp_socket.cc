@@ -43,12 +43,11 @@ bool Address::SameAs(const Address& other) const {
 }
 
 absl::StatusOr<Address> ParseAddress(absl::string_view text) {
-  const absl::Status bad = absl::InvalidArgumentError(
-      absl::StrCat("'", text, "' is no address: expected 10.0.0.1:53 or [fd00::1]:53"));
+  const absl::Status bad =
+      absl::InvalidArgumentError(absl::StrCat("'", text, "' is no address: expected 10.0.0.1:53 or [fd00::1]:53"));
   const size_t colon = text.rfind(':');
   uint32_t port = 0;
-  if (colon == absl::string_view::npos || !absl::SimpleAtoi(text.substr(colon + 1), &port) || port > 65535)
-    return bad;
+  if (colon == absl::string_view::npos || !absl::SimpleAtoi(text.substr(colon + 1), &port) || port > 65535) return bad;
   std::string host(text.substr(0, colon));
   Address address;
   if (host.size() > 2 && host.front() == '[' && host.back() == ']') {
@@ -109,8 +108,7 @@ absl::StatusOr<UdpSocket> UdpSocket::Make(int family) {
   // system under test. The kernel caps this at net.core.rmem_max for ordinary users, so the forcing variant is
   // tried first.
   const int buffer_bytes = 8 << 20;
-  for (const auto& [forced, plain] :
-       {std::pair{SO_RCVBUFFORCE, SO_RCVBUF}, std::pair{SO_SNDBUFFORCE, SO_SNDBUF}}) {
+  for (const auto& [forced, plain] : {std::pair{SO_RCVBUFFORCE, SO_RCVBUF}, std::pair{SO_SNDBUFFORCE, SO_SNDBUF}}) {
     if (setsockopt(fd, SOL_SOCKET, forced, &buffer_bytes, sizeof buffer_bytes) != 0) {
       setsockopt(fd, SOL_SOCKET, plain, &buffer_bytes, sizeof buffer_bytes);
     }
@@ -198,8 +196,7 @@ void WaitReadable(std::span<const int> fds, int64_t due_ns, std::span<bool> read
   const size_t count = std::min(fds.size(), kMaxFds);
   for (size_t i = 0; i < count; ++i) set[i] = {fds[i], POLLIN, 0};
   const int64_t wait_ns = std::max<int64_t>(0, due_ns - MonotonicNs());
-  const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000),
-                         static_cast<long>(wait_ns % 1'000'000'000)};
+  const timespec timeout{static_cast<time_t>(wait_ns / 1'000'000'000), static_cast<long>(wait_ns % 1'000'000'000)};
   const int ready = ppoll(set.data(), count, &timeout, nullptr);
   for (size_t i = 0; i < count; ++i) readable[i] = ready > 0 && (set[i].revents & (POLLIN | POLLERR)) != 0;
 }

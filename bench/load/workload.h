@@ -55,7 +55,6 @@ absl::StatusOr<std::unique_ptr<Workload>> MakeRawWorkload(uint32_t first_id, siz
 
 // Names in turn; an id is the number of the request on its socket, modulo 2^16. `flows` is the number of
 // sockets.
-absl::StatusOr<std::unique_ptr<Workload>> MakeDnsWorkload(const std::vector<std::string>& names,
-                                                          uint64_t flows);
+absl::StatusOr<std::unique_ptr<Workload>> MakeDnsWorkload(const std::vector<std::string>& names, uint64_t flows);
 
 }  // namespace hedgerow::bench

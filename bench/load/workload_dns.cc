@@ -23,15 +23,14 @@ absl::StatusOr<std::vector<uint8_t>> EncodeQuestion(absl::string_view name) {
   absl::ConsumeSuffix(&name, ".");
   for (absl::string_view label : absl::StrSplit(name, '.')) {
     if (label.empty() || label.size() > 63) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          "'", name, "' is no DNS name: a label has 1 to 63 bytes, '", label, "' has ", label.size()));
+      return absl::InvalidArgumentError(
+          absl::StrCat("'", name, "' is no DNS name: a label has 1 to 63 bytes, '", label, "' has ", label.size()));
     }
     question.push_back(static_cast<uint8_t>(label.size()));
     question.insert(question.end(), label.begin(), label.end());
   }
   question.push_back(0);
-  if (question.size() > 255)
-    return absl::InvalidArgumentError(absl::StrCat("'", name, "' is longer than 255 bytes"));
+  if (question.size() > 255) return absl::InvalidArgumentError(absl::StrCat("'", name, "' is longer than 255 bytes"));
   question.insert(question.end(), {0, 1, 0, 1});
   return question;
 }
@@ -43,8 +42,7 @@ class DnsWorkload final : public Workload {
 
   size_t Encode(uint64_t seq, std::span<uint8_t, kMaxRequestBytes> out) const override {
     const uint64_t id = (seq / flows_) % kIds;
-    const uint8_t header[kHeaderBytes] = {
-        static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id), 1 /* RD */, 0, 0, 1};
+    const uint8_t header[kHeaderBytes] = {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id), 1 /* RD */, 0, 0, 1};
     std::memcpy(out.data(), header, kHeaderBytes);
     const std::vector<uint8_t>& question = Question(seq);
     std::copy(question.begin(), question.end(), out.begin() + kHeaderBytes);
@@ -86,8 +84,7 @@ class DnsWorkload final : public Workload {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Workload>> MakeDnsWorkload(const std::vector<std::string>& names,
-                                                          uint64_t flows) {
+absl::StatusOr<std::unique_ptr<Workload>> MakeDnsWorkload(const std::vector<std::string>& names, uint64_t flows) {
   if (names.empty()) return absl::InvalidArgumentError("the dns workload needs at least one name");
   if (flows == 0) return absl::InvalidArgumentError("the dns workload needs at least one socket");
   std::vector<std::vector<uint8_t>> questions;

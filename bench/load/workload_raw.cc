@@ -56,13 +56,12 @@ class RawWorkload final : public Workload {
 absl::StatusOr<std::unique_ptr<Workload>> MakeRawWorkload(uint32_t first_id, size_t request_bytes,
                                                           std::optional<size_t> load_offset) {
   if (request_bytes < kIdBytes || request_bytes > kMaxRequestBytes) {
-    return absl::InvalidArgumentError(absl::StrCat("a raw request is ", kIdBytes, " to ", kMaxRequestBytes,
-                                                   " bytes long, not ", request_bytes));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a raw request is ", kIdBytes, " to ", kMaxRequestBytes, " bytes long, not ", request_bytes));
   }
   if (load_offset.has_value() && (*load_offset < kIdBytes || *load_offset >= request_bytes)) {
-    return absl::InvalidArgumentError(absl::StrCat("the load stands behind the id and within the ",
-                                                   request_bytes, " bytes of an answer, not at ",
-                                                   *load_offset));
+    return absl::InvalidArgumentError(absl::StrCat("the load stands behind the id and within the ", request_bytes,
+                                                   " bytes of an answer, not at ", *load_offset));
   }
   return std::make_unique<RawWorkload>(first_id, request_bytes, load_offset);
 }

@@ -80,8 +80,8 @@ TEST(RawWorkload, LengthIsChecked) {
 
 TEST(DnsWorkload, QueryIsWellFormed) {
   auto workload = MakeDnsWorkload({"a.bc."}, 1).value();
-  EXPECT_EQ(Encoded(*workload, 0x1234), (std::vector<uint8_t>{0x12, 0x34, 1,   0, 0,   1,   0, 0, 0, 0, 0,
-                                                              0,    1,    'a', 2, 'b', 'c', 0, 0, 1, 0, 1}));
+  EXPECT_EQ(Encoded(*workload, 0x1234),
+            (std::vector<uint8_t>{0x12, 0x34, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0, 1, 'a', 2, 'b', 'c', 0, 0, 1, 0, 1}));
 }
 
 TEST(DnsWorkload, AnswersFindTheirRequestsOverSeveralSocketsAndIdWraps) {

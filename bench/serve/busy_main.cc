@@ -35,7 +35,6 @@ int main(int argc, char** argv) {
   absl::ParseCommandLine(argc, argv);
   hedgerow::bench::StopOnSignals();
   hedgerow::bench::SayReady();
-  hedgerow::bench::Run(hedgerow::bench::MonotonicNs() +
-                       static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
+  hedgerow::bench::Run(hedgerow::bench::MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
   return 0;
 }

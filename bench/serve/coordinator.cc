@@ -63,8 +63,7 @@ void Coordinator::Forget(int64_t now_ns) {
     const Sent& sent = sent_.front();
     const auto found = requests_.find(sent.id);
     const auto bit = static_cast<uint8_t>(1 << sent.server);
-    if (found == requests_.end() || found->second.serial != sent.serial ||
-        (found->second.outstanding & bit) == 0)
+    if (found == requests_.end() || found->second.serial != sent.serial || (found->second.outstanding & bit) == 0)
       continue;
     found->second.outstanding &= static_cast<uint8_t>(~bit);
     --outstanding_[sent.server];
@@ -95,8 +94,7 @@ std::optional<size_t> Coordinator::MostIdle(std::optional<size_t> except) {
   return found;
 }
 
-void Coordinator::Dispatch(std::span<const uint8_t> request, const Address& client, size_t server,
-                           int64_t now_ns) {
+void Coordinator::Dispatch(std::span<const uint8_t> request, const Address& client, size_t server, int64_t now_ns) {
   const auto [place, inserted] = requests_.try_emplace(IdOf(request));
   if (!inserted) {  // The copies of another are still out: their answers could not be told apart.
     ++counters_.refused;

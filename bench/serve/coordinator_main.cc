@@ -60,8 +60,7 @@ std::optional<size_t> PlaceOf(const std::vector<Address>& servers, const Address
   return std::nullopt;
 }
 
-Coordinator::Counters Run(UdpSocket clients, UdpSocket upstream, const std::vector<Address>& servers,
-                          int64_t end_ns) {
+Coordinator::Counters Run(UdpSocket clients, UdpSocket upstream, const std::vector<Address>& servers, int64_t end_ns) {
   Outbox to_clients(clients);
   Outbox to_servers(upstream);
   Coordinator coordinator(
@@ -111,14 +110,13 @@ absl::Status RunFromFlags() {
   if (!upstream.ok()) return upstream.status();
   StopOnSignals();
   SayReady();
-  const Coordinator::Counters counters =
-      Run(*std::move(clients), *std::move(upstream), servers,
-          MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
+  const Coordinator::Counters counters = Run(*std::move(clients), *std::move(upstream), servers,
+                                             MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9));
   absl::PrintF(
       "{\"requests\":%d,\"copies\":%d,\"queued\":%d,\"losers\":%d,\"forgotten\":%d,\"refused\":%d,"
       "\"stray\":%d}\n",
-      counters.requests, counters.copies, counters.queued, counters.losers, counters.forgotten,
-      counters.refused, counters.stray);
+      counters.requests, counters.copies, counters.queued, counters.losers, counters.forgotten, counters.refused,
+      counters.stray);
   return absl::OkStatus();
 }
 

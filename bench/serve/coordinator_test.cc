@@ -27,17 +27,14 @@ class CoordinatorTest : public testing::Test {
  protected:
   void Make(size_t servers, size_t workers, size_t most_queued = 100) {
     coordinator_.emplace(
-        Coordinator::Options{
-            .servers = servers, .workers = workers, .most_queued = most_queued, .forget_ns = 1'000},
+        Coordinator::Options{.servers = servers, .workers = workers, .most_queued = most_queued, .forget_ns = 1'000},
         [this](size_t server, std::span<const uint8_t> request) { sent_[request[0]].insert(server); },
         [this](const Address&, std::span<const uint8_t> answer) {
           answers_.push_back({answer[0], answer[4]});
         });
   }
   void Ask(uint32_t id, int64_t now_ns = 0) { coordinator_->OnRequest(Datagram(id), Address{}, now_ns); }
-  void Answer(size_t server, uint32_t id, uint8_t tail = 0) {
-    coordinator_->OnAnswer(server, Datagram(id, tail), 0);
-  }
+  void Answer(size_t server, uint32_t id, uint8_t tail = 0) { coordinator_->OnAnswer(server, Datagram(id, tail), 0); }
 
   std::optional<Coordinator> coordinator_;
   std::map<uint32_t, std::set<size_t>> sent_;  // Servers by id.

@@ -17,8 +17,7 @@ constexpr size_t kIdBytes = 4;
 
 }  // namespace
 
-absl::StatusOr<QueueServer> QueueServer::Listen(const std::string& addresses, int32_t workers,
-                                                int32_t load_offset,
+absl::StatusOr<QueueServer> QueueServer::Listen(const std::string& addresses, int32_t workers, int32_t load_offset,
                                                 std::function<int64_t(uint32_t, int64_t)> service_ns,
                                                 std::function<double()> factor) {
   absl::StatusOr<WorkerQueue> queue = WorkerQueue::Make(kMaxHeld, workers, load_offset);

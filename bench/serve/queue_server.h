@@ -20,16 +20,15 @@ class QueueServer {
   // `service_ns(id, now_ns)`; `factor()`: how many times slower everything is now.
   static absl::StatusOr<QueueServer> Listen(
       const std::string& addresses, int32_t workers, int32_t load_offset,
-      std::function<int64_t(uint32_t, int64_t)> service_ns,
-      std::function<double()> factor = [] { return 1.0; });
+      std::function<int64_t(uint32_t, int64_t)> service_ns, std::function<double()> factor = [] { return 1.0; });
 
   // Says "ready", and serves until the time has passed or a signal asks to stop; then prints its counters with
   // `more`, a JSON object's members that begin with a comma.
   void Run(double seconds, const std::function<std::string()>& more);
 
  private:
-  QueueServer(std::vector<UdpSocket> sockets, WorkerQueue queue,
-              std::function<int64_t(uint32_t, int64_t)> service_ns, std::function<double()> factor);
+  QueueServer(std::vector<UdpSocket> sockets, WorkerQueue queue, std::function<int64_t(uint32_t, int64_t)> service_ns,
+              std::function<double()> factor);
   void TakeRequests(uint8_t socket);
   void SendAnswers();
 

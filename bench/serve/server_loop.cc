@@ -37,8 +37,7 @@ absl::StatusOr<std::vector<UdpSocket>> ListenOnAll(const std::string& addresses)
   for (absl::string_view text : absl::StrSplit(addresses, ',')) {
     absl::StatusOr<Address> local = ParseAddress(text);
     if (!local.ok()) return local.status();
-    if (sockets.size() == kMost)
-      return absl::InvalidArgumentError(absl::StrCat("at most ", kMost, " addresses"));
+    if (sockets.size() == kMost) return absl::InvalidArgumentError(absl::StrCat("at most ", kMost, " addresses"));
     absl::StatusOr<UdpSocket> socket = UdpSocket::Listen(*local);
     if (!socket.ok()) return socket.status();
     sockets.push_back(*std::move(socket));

@@ -17,8 +17,7 @@ class ServiceTail {
 
   // Heavy: of x >= the shortest time, as many take longer than x as x^-shape, up to `longest_ns`. The shortest
   // time follows from the mean. An error where the parts do not fit together.
-  static absl::StatusOr<ServiceTail> BoundedPareto(int64_t mean_ns, double shape, int64_t longest_ns,
-                                                   uint64_t seed);
+  static absl::StatusOr<ServiceTail> BoundedPareto(int64_t mean_ns, double shape, int64_t longest_ns, uint64_t seed);
 
   int64_t ServiceTimeNs(uint32_t id) const;
 

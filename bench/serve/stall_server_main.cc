@@ -43,8 +43,8 @@ absl::Status RunFromFlags() {
   uint64_t stalled = 0;
   uint64_t spared = 0;  // would have stalled, but had been seen
   absl::StatusOr<QueueServer> server =
-      QueueServer::Listen(absl::GetFlag(FLAGS_listen), absl::GetFlag(FLAGS_workers),
-                          absl::GetFlag(FLAGS_load_offset), [&](uint32_t id, int64_t now_ns) {
+      QueueServer::Listen(absl::GetFlag(FLAGS_listen), absl::GetFlag(FLAGS_workers), absl::GetFlag(FLAGS_load_offset),
+                          [&](uint32_t id, int64_t now_ns) {
                             if (!rule->Stalls(id)) return service_ns;
                             const bool first = seen->IsFirstSight(id, now_ns);
                             ++(first ? stalled : spared);

@@ -43,8 +43,7 @@ absl::StatusOr<ServiceTail> TailFromFlags() {
                        absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_tail)), absl::GetFlag(FLAGS_seed));
   }
   return ServiceTail::BoundedPareto(absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_mean)), shape,
-                                    absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_longest)),
-                                    absl::GetFlag(FLAGS_seed));
+                                    absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_longest)), absl::GetFlag(FLAGS_seed));
 }
 
 absl::Status RunFromFlags() {

@@ -34,8 +34,8 @@ bool WorkerQueue::Serve(int64_t now_ns, int64_t service_ns, std::span<const uint
   return true;
 }
 
-bool WorkerQueue::Push(int64_t now_ns, int64_t service_ns, std::span<const uint8_t> request,
-                       const Address& peer, uint8_t socket) {
+bool WorkerQueue::Push(int64_t now_ns, int64_t service_ns, std::span<const uint8_t> request, const Address& peer,
+                       uint8_t socket) {
   if (workers_ == 0 || answers_.size() < workers_) return Serve(now_ns, service_ns, request, peer, socket);
   if (answers_.size() + waiting_.size() >= capacity_ || request.size() > Batch::kDatagramBytes) return false;
   Waiting& waiting = waiting_.emplace_back();

@@ -115,7 +115,8 @@ void Collector::ReadDatagrams(int fd) {
     SteerMessage answer;
     if (!Handle(*message, false, answer)) continue;
     const auto& header = all.headers[i].msg_hdr;
-    if (sendto(fd, &answer, sizeof answer, MSG_DONTWAIT, static_cast<sockaddr*>(header.msg_name), header.msg_namelen) < 0) {
+    if (sendto(fd, &answer, sizeof answer, MSG_DONTWAIT, static_cast<sockaddr*>(header.msg_name), header.msg_namelen) <
+        0) {
       ++totals_.unanswered;
     }
   }
@@ -185,7 +186,8 @@ bool Collector::ReadConnection(int fd, std::vector<uint8_t>& rest) {
     }
   }
   if (options_.peek) {
-    if (at == 0) usleep(100);  // half a message: the rest of it is not waited for by looking at its beginning again and again
+    if (at == 0)
+      usleep(100);  // half a message: the rest of it is not waited for by looking at its beginning again and again
     std::vector<uint8_t> consumed(at);
     return at == 0 || recv(fd, consumed.data(), at, MSG_DONTWAIT) == static_cast<ssize_t>(at);
   }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A worker of a collector: takes messages from its sockets, counts them by source, works on each for a stated number of steps, and
-// answers those that ask for it. One thread, level-triggered epoll. Used by hr-steer-collector and its test.
+// A worker of a collector: takes messages from its sockets, counts them by source, works on each for a stated number of
+// steps, and answers those that ask for it. One thread, level-triggered epoll. Used by hr-steer-collector and its test.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +19,8 @@ namespace hedgerow::bench {
 struct CollectorOptions {
   uint8_t slot = SteerMessage::kNoSlot;
   uint64_t work_steps = 0;  // for each message
-  // A message leaves the socket when it has been counted and answered. A killed worker then loses no message that it had read, which would
-  // count against the steering; a message may be answered twice instead.
+  // A message leaves the socket when it has been counted and answered. A killed worker then loses no message that it
+  // had read, which would count against the steering; a message may be answered twice instead.
   bool peek = false;
   // Others have the same sockets: each event wakes one worker.
   bool shared = false;
@@ -70,7 +70,8 @@ class Collector {
   std::vector<uint8_t> buffer_;
   struct Datagrams;
   std::unique_ptr<Datagrams> datagrams_;
-  std::unordered_map<int, std::vector<uint8_t>> connections_;  // by descriptor: the beginning of a message whose end has not come
+  std::unordered_map<int, std::vector<uint8_t>>
+      connections_;  // by descriptor: the beginning of a message whose end has not come
 };
 
 }  // namespace hedgerow::bench

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hr-steer-collector: a worker of a collector, as the experiments on steering need it. It takes inherited sockets (LISTEN_FDS) or opens
-// its own, and writes what it counted and what it cost. Started by bench/steer_systems.py, by itself or below `hedgerow steer run`.
+// hr-steer-collector: a worker of a collector, as the experiments on steering need it. It takes inherited sockets
+// (LISTEN_FDS) or opens its own, and writes what it counted and what it cost. Started by bench/steer_systems.py, by
+// itself or below `hedgerow steer run`.
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -54,7 +55,8 @@ absl::StatusOr<std::vector<Listening>> SocketsFromFlags() {
   absl::StatusOr<std::vector<Listening>> inherited = InheritedSockets();
   if (!inherited.ok() || !inherited->empty()) return inherited;
   const std::string listen = absl::GetFlag(FLAGS_listen);
-  if (listen.empty()) return absl::InvalidArgumentError("no inherited sockets (LISTEN_FDS), and no --listen ADDRESS:PORT");
+  if (listen.empty())
+    return absl::InvalidArgumentError("no inherited sockets (LISTEN_FDS), and no --listen ADDRESS:PORT");
   absl::StatusOr<Address> address = ParseAddress(listen);
   if (!address.ok()) return address.status();
   const std::string transport = absl::GetFlag(FLAGS_transport);
@@ -131,7 +133,8 @@ absl::Status RunFromFlags() {
   absl::PrintF("worker %d\n", *slot);  // in which order workers come
   SayReady();
   const int64_t end_ns = MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9);
-  const int most_ms = options.heartbeat_ns > 0 ? static_cast<int>(std::max<int64_t>(1, options.heartbeat_ns / 1'000'000)) : 100;
+  const int most_ms =
+      options.heartbeat_ns > 0 ? static_cast<int>(std::max<int64_t>(1, options.heartbeat_ns / 1'000'000)) : 100;
   while (!MustStop(end_ns)) collector.Turn(most_ms);
   const std::string report = absl::GetFlag(FLAGS_report);
   return report.empty() ? absl::OkStatus() : WriteReport(report, *slot, collector.totals());

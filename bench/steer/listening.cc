@@ -22,7 +22,8 @@ constexpr int kFirstInherited = 3;  // SD_LISTEN_FDS_START
 constexpr int kBacklog = 16'384;    // capped by net.core.somaxconn
 
 absl::StatusOr<int> OpenOne(const OwnSockets& wanted, bool tcp) {
-  const int fd = socket(wanted.address.storage.ss_family, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int fd =
+      socket(wanted.address.storage.ss_family, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "socket");
   const int one = 1;
   const auto failed = [fd](const char* what) {
@@ -31,7 +32,8 @@ absl::StatusOr<int> OpenOne(const OwnSockets& wanted, bool tcp) {
     return status;
   };
   if (tcp && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0) return failed("SO_REUSEADDR");
-  if (wanted.reuseport && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) != 0) return failed("SO_REUSEPORT");
+  if (wanted.reuseport && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) != 0)
+    return failed("SO_REUSEPORT");
   if (!tcp && setsockopt(fd, SOL_SOCKET, SO_RCVBUFFORCE, &wanted.receive_buffer, sizeof wanted.receive_buffer) != 0 &&
       setsockopt(fd, SOL_SOCKET, SO_RCVBUF, &wanted.receive_buffer, sizeof wanted.receive_buffer) != 0) {
     return failed("SO_RCVBUF");
@@ -89,7 +91,8 @@ void NotifySupervisor(const char* state) {
   const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return;
   // A supervisor that is gone misses it: the next one asks the processes themselves.
-  (void)sendto(fd, state, std::strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&address), bytes);
+  (void)sendto(fd, state, std::strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&address),
+               bytes);
   close(fd);
 }
 

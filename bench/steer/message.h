@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The messages of sources to collectors in the experiments on steering, and their answers. The id stands first, where
-// Hedgerow's profile `raw` looks for it, and the source's number behind it, where `--gateway-field 4:4` does. On TCP messages
-// follow each other without separators. Pure; used by hr-steer-load and hr-steer-collector.
+// Hedgerow's profile `raw` looks for it, and the source's number behind it, where `--gateway-field 4:4` does. On TCP
+// messages follow each other without separators. Pure; used by hr-steer-load and hr-steer-collector.
 #pragma once
 
 #include <cstddef>
@@ -32,12 +32,14 @@ static_assert(sizeof(SteerMessage) == 24);
 
 constexpr size_t kSteerMessageMost = 1400;  // one packet on any link
 
-// The header at the beginning of `bytes`. Nothing when it is cut short or is no header; the caller tells the two apart by the size.
+// The header at the beginning of `bytes`. Nothing when it is cut short or is no header; the caller tells the two apart
+// by the size.
 inline std::optional<SteerMessage> ParseSteerMessage(std::span<const uint8_t> bytes) {
   SteerMessage message;
   if (bytes.size() < sizeof message) return std::nullopt;
   std::memcpy(&message, bytes.data(), sizeof message);
-  if (message.magic != SteerMessage::kMagic || message.bytes < sizeof message || message.bytes > kSteerMessageMost) return std::nullopt;
+  if (message.magic != SteerMessage::kMagic || message.bytes < sizeof message || message.bytes > kSteerMessageMost)
+    return std::nullopt;
   return message;
 }
 

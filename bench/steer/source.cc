@@ -18,7 +18,8 @@ namespace {
 
 // Where the last four bytes of the address stand.
 uint8_t* LastBytes(Address& address) {
-  if (address.storage.ss_family == AF_INET6) return reinterpret_cast<sockaddr_in6&>(address.storage).sin6_addr.s6_addr + 12;
+  if (address.storage.ss_family == AF_INET6)
+    return reinterpret_cast<sockaddr_in6&>(address.storage).sin6_addr.s6_addr + 12;
   return reinterpret_cast<uint8_t*>(&reinterpret_cast<sockaddr_in&>(address.storage).sin_addr);
 }
 
@@ -29,7 +30,8 @@ absl::StatusOr<Address> SourceAddress(const Address& first, uint32_t number) {
   uint32_t last;
   std::memcpy(&last, LastBytes(source), sizeof last);
   const uint64_t sum = uint64_t{ntohl(last)} + number;
-  if (sum > UINT32_MAX) return absl::OutOfRangeError(absl::StrCat("there is no address ", number, " behind the first source's"));
+  if (sum > UINT32_MAX)
+    return absl::OutOfRangeError(absl::StrCat("there is no address ", number, " behind the first source's"));
   last = htonl(static_cast<uint32_t>(sum));
   std::memcpy(LastBytes(source), &last, sizeof last);
   if (source.storage.ss_family == AF_INET6) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sources: addresses counted from a first one, and sockets bound to them. The addresses need not be configured one by one: a local
-// route for their network is enough (`ip route add local 10.78.0.0/16 dev lo`). Used by hr-steer-load.
+// Sources: addresses counted from a first one, and sockets bound to them. The addresses need not be configured one by
+// one: a local route for their network is enough (`ip route add local 10.78.0.0/16 dev lo`). Used by hr-steer-load.
 #pragma once
 
 #include <cstdint>

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many messages of each source a worker has counted, in a mapped file: what a worker that is killed had counted stays, and its
-// successor counts on. One process writes a file at a time. bench/steer_rig.py reads it: for each source two 64-bit numbers, UDP and TCP.
+// How many messages of each source a worker has counted, in a mapped file: what a worker that is killed had counted
+// stays, and its successor counts on. One process writes a file at a time. bench/steer_rig.py reads it: for each source
+// two 64-bit numbers, UDP and TCP.
 #pragma once
 
 #include <cstddef>

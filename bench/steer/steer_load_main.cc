@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hr-steer-load: the sources of the experiments on steering, each with an address of its own. They go on sending (open loop), or with
-// --visits come once each. Prints "measuring" and "measured" as JSON lines on stderr and the report as JSON into --out. Started by
-// bench/steer.py and chaos/.
+// hr-steer-load: the sources of the experiments on steering, each with an address of its own. They go on sending (open
+// loop), or with
+// --visits come once each. Prints "measuring" and "measured" as JSON lines on stderr and the report as JSON into --out.
+// Started by bench/steer.py and chaos/.
 #include <cstdio>
 #include <fstream>
 #include <iostream>
@@ -60,7 +61,8 @@ absl::StatusOr<Ends> EndsFromFlags() {
   if (!target.ok()) return target.status();
   const std::string first = absl::GetFlag(FLAGS_first_source);
   const bool is_ipv6 = first.find(':') != std::string::npos;
-  const absl::StatusOr<Address> source = ParseAddress(is_ipv6 ? absl::StrCat("[", first, "]:0") : absl::StrCat(first, ":0"));
+  const absl::StatusOr<Address> source =
+      ParseAddress(is_ipv6 ? absl::StrCat("[", first, "]:0") : absl::StrCat(first, ":0"));
   if (!source.ok()) return absl::InvalidArgumentError(absl::StrCat("--first_source '", first, "' is no address"));
   if (source->storage.ss_family != target->storage.ss_family) {
     return absl::InvalidArgumentError("--target and --first_source are of different families");
@@ -100,39 +102,44 @@ absl::Status Stream(const Ends& ends, const std::string& transport) {
     answered += record.latency_us < StreamRecord::kNoneWanted;
   }
   if (const std::string file = absl::GetFlag(FLAGS_records); !file.empty()) {
-    const std::string bytes(reinterpret_cast<const char*>(result->records.data()), result->records.size() * sizeof(StreamRecord));
+    const std::string bytes(reinterpret_cast<const char*>(result->records.data()),
+                            result->records.size() * sizeof(StreamRecord));
     if (absl::Status status = Write(file, bytes); !status.ok()) return status;
   }
   return Write(
       absl::GetFlag(FLAGS_out),
-      absl::StrCat(absl::StrFormat(R"({"summary":{"n":%d,"sent":%d,"wanted":%d,"answered":%d,"unsent":%d,"udp_refused":%d,"connects":%d,)"
-                                   R"("connect_failures":%d,"connections_lost":%d,"duplicates":%d,"overflowed":%d,"user_us":%d,"system_us":%d},)",
-                                   result->records.size(), result->sent, wanted, answered, result->unsent, result->udp_refused, result->connects,
-                                   result->connect_failures, result->connections_lost, result->duplicates, result->overflowed,
-                                   result->user_us, result->system_us),
-                   R"("histograms":{"udp":)", result->udp_latency_ns.ToJson(), R"(,"tcp":)", result->tcp_latency_ns.ToJson(),
-                   R"(,"send_lag":)", result->send_lag_ns.ToJson(), "}}\n"));
+      absl::StrCat(
+          absl::StrFormat(
+              R"({"summary":{"n":%d,"sent":%d,"wanted":%d,"answered":%d,"unsent":%d,"udp_refused":%d,"connects":%d,)"
+              R"("connect_failures":%d,"connections_lost":%d,"duplicates":%d,"overflowed":%d,"user_us":%d,"system_us":%d},)",
+              result->records.size(), result->sent, wanted, answered, result->unsent, result->udp_refused,
+              result->connects, result->connect_failures, result->connections_lost, result->duplicates,
+              result->overflowed, result->user_us, result->system_us),
+          R"("histograms":{"udp":)", result->udp_latency_ns.ToJson(), R"(,"tcp":)", result->tcp_latency_ns.ToJson(),
+          R"(,"send_lag":)", result->send_lag_ns.ToJson(), "}}\n"));
 }
 
 absl::Status Visits(const Ends& ends, const std::string& transport) {
   if (transport == "both") return absl::InvalidArgumentError("visits have one --transport, udp or tcp");
-  const absl::StatusOr<VisitResult> result = Visit({.target = ends.target,
-                                                    .first_source = ends.first_source,
-                                                    .sources = absl::GetFlag(FLAGS_sources),
-                                                    .tcp = transport == "tcp",
-                                                    .visits = absl::GetFlag(FLAGS_visits),
-                                                    .at_once = absl::GetFlag(FLAGS_at_once),
-                                                    .timeout_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_timeout)),
-                                                    .bytes = static_cast<uint16_t>(absl::GetFlag(FLAGS_bytes))},
-                                                   StopRequested);
+  const absl::StatusOr<VisitResult> result =
+      Visit({.target = ends.target,
+             .first_source = ends.first_source,
+             .sources = absl::GetFlag(FLAGS_sources),
+             .tcp = transport == "tcp",
+             .visits = absl::GetFlag(FLAGS_visits),
+             .at_once = absl::GetFlag(FLAGS_at_once),
+             .timeout_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_timeout)),
+             .bytes = static_cast<uint16_t>(absl::GetFlag(FLAGS_bytes))},
+            StopRequested);
   if (!result.ok()) return result.status();
-  return Write(absl::GetFlag(FLAGS_out),
-               absl::StrFormat(R"({"visits":%d,"answered":%d,"failed":%d,"refused":%d,"reset":%d,"timed_out":%d,"not_sent":%d,)"
-                               R"("took_ms":%.3f,"connect":%s,"answer":%s})"
-                               "\n",
-                               absl::GetFlag(FLAGS_visits), result->answered, result->failed(), result->refused, result->reset,
-                               result->timed_out, result->not_sent, static_cast<double>(result->took_ns) / 1e6,
-                               result->connect_ns.ToJson(), result->answer_ns.ToJson()));
+  return Write(
+      absl::GetFlag(FLAGS_out),
+      absl::StrFormat(R"({"visits":%d,"answered":%d,"failed":%d,"refused":%d,"reset":%d,"timed_out":%d,"not_sent":%d,)"
+                      R"("took_ms":%.3f,"connect":%s,"answer":%s})"
+                      "\n",
+                      absl::GetFlag(FLAGS_visits), result->answered, result->failed(), result->refused, result->reset,
+                      result->timed_out, result->not_sent, static_cast<double>(result->took_ns) / 1e6,
+                      result->connect_ns.ToJson(), result->answer_ns.ToJson()));
 }
 
 absl::Status RunFromFlags() {

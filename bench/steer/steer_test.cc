@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sources and a collector in one process, on loopback: every message is counted once, by its source, and lost messages are found.
+// Sources and a collector in one process, on loopback: every message is counted once, by its source, and lost messages
+// are found.
 #include <arpa/inet.h>
 #include <unistd.h>
 
@@ -79,7 +80,12 @@ class Steering : public testing::Test {
     for (int i = 0; i < 1000 && counted() < messages; ++i) usleep(5'000);
   }
   StreamOptions Options() const {
-    return {.target = address_, .first_source = *ParseAddress("127.1.2.3:0"), .sources = kSources, .rate = 3200, .seconds = 0.2, .warm_up = 0};
+    return {.target = address_,
+            .first_source = *ParseAddress("127.1.2.3:0"),
+            .sources = kSources,
+            .rate = 3200,
+            .seconds = 0.2,
+            .warm_up = 0};
   }
   StreamResult Run(const StreamOptions& options) {
     auto stream = SourceStream::Open(options, [](const char*) {});
@@ -169,7 +175,11 @@ TEST_F(Steering, AConnectionThatEndsIsOpenedAgainAndItsMessagesSentAgain) {
 TEST_F(Steering, VisitsAreAnsweredAndTheirFailuresCounted) {
   Start({});
   for (const bool tcp : {true, false}) {
-    const auto result = Visit({.target = address_, .first_source = *ParseAddress("127.1.2.3:0"), .sources = kSources, .tcp = tcp, .visits = 200},
+    const auto result = Visit({.target = address_,
+                               .first_source = *ParseAddress("127.1.2.3:0"),
+                               .sources = kSources,
+                               .tcp = tcp,
+                               .visits = 200},
                               [] { return false; });
     ASSERT_TRUE(result.ok()) << result.status();
     EXPECT_EQ(result->answered, 200u);
@@ -178,8 +188,9 @@ TEST_F(Steering, VisitsAreAnsweredAndTheirFailuresCounted) {
   Stop();
   for (const Listening& socket : sockets_) close(socket.fd);
   sockets_.clear();
-  const auto result = Visit({.target = address_, .first_source = *ParseAddress("127.1.2.3:0"), .sources = kSources, .visits = 20},
-                            [] { return false; });
+  const auto result =
+      Visit({.target = address_, .first_source = *ParseAddress("127.1.2.3:0"), .sources = kSources, .visits = 20},
+            [] { return false; });
   ASSERT_TRUE(result.ok());
   EXPECT_EQ(result->refused, 20u);
 }

@@ -54,14 +54,17 @@ SourceStream::~SourceStream() {
   if (epoll_ >= 0) close(epoll_);
 }
 
-absl::StatusOr<SourceStream> SourceStream::Open(const StreamOptions& options, std::function<void(const char*)> on_event) {
+absl::StatusOr<SourceStream> SourceStream::Open(const StreamOptions& options,
+                                                std::function<void(const char*)> on_event) {
   if (options.bytes < sizeof(SteerMessage) || options.bytes > kSteerMessageMost) {
-    return absl::InvalidArgumentError(absl::StrCat("a message has ", sizeof(SteerMessage), " to ", kSteerMessageMost, " bytes"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a message has ", sizeof(SteerMessage), " to ", kSteerMessageMost, " bytes"));
   }
   if (options.rate <= 0 || options.sources == 0 || options.answer_every == 0 || !(options.udp || options.tcp)) {
     return absl::InvalidArgumentError("rate, sources and answer_every must be positive, and there must be a transport");
   }
-  if ((options.seconds + options.warm_up) * options.rate > 50e6) return absl::InvalidArgumentError("at most 50 million messages in a run");
+  if ((options.seconds + options.warm_up) * options.rate > 50e6)
+    return absl::InvalidArgumentError("at most 50 million messages in a run");
   if (absl::Status status = RaiseFileLimit(uint64_t{options.sources} * 2 + 64); !status.ok()) return status;
   SourceStream stream(options, std::move(on_event));
   if (absl::Status status = stream.OpenAll(); !status.ok()) return status;
@@ -127,7 +130,8 @@ void SourceStream::SendDue(uint64_t until) {
       record.latency_us = StreamRecord::kNoAnswer;
       ++outstanding_;
     }
-    if (next_ >= measured_from_) result_.send_lag_ns.Record(static_cast<uint64_t>(std::max<int64_t>(0, MonotonicNs() - record.intended_ns)));
+    if (next_ >= measured_from_)
+      result_.send_lag_ns.Record(static_cast<uint64_t>(std::max<int64_t>(0, MonotonicNs() - record.intended_ns)));
     if (record.tcp != 0) {
       SendOnConnection(record.source, id);
     } else {
@@ -254,7 +258,8 @@ void SourceStream::ReadDatagrams(uint32_t source) {
     if (errno == ECONNREFUSED) ++result_.udp_refused;
     return;
   }
-  if (const auto answer = ParseSteerMessage({buffer_.data(), static_cast<size_t>(bytes)})) Answered(*answer, MonotonicNs());
+  if (const auto answer = ParseSteerMessage({buffer_.data(), static_cast<size_t>(bytes)}))
+    Answered(*answer, MonotonicNs());
 }
 
 void SourceStream::ReadConnection(uint32_t source) {
@@ -294,7 +299,8 @@ void SourceStream::Answered(const SteerMessage& answer, int64_t now_ns) {
   record.slot = answer.slot;
   record.pid = answer.pid;
   --outstanding_;
-  if (answer.id >= measured_from_) (record.tcp != 0 ? result_.tcp_latency_ns : result_.udp_latency_ns).Record(latency_ns);
+  if (answer.id >= measured_from_)
+    (record.tcp != 0 ? result_.tcp_latency_ns : result_.udp_latency_ns).Record(latency_ns);
 }
 
 absl::StatusOr<StreamResult> SourceStream::Run(const std::function<bool()>& stop) {
@@ -321,14 +327,16 @@ absl::StatusOr<StreamResult> SourceStream::Run(const std::function<bool()>& stop
   result_.sent = next_;
   result_.unsent += waiting_bytes_ / options_.bytes;
   const int64_t end_ns = MonotonicNs() + options_.linger_ns;
-  while ((outstanding_ > 0 || waiting_bytes_ > 0) && MonotonicNs() < end_ns) Wait(std::min(end_ns, MonotonicNs() + 10'000'000));
+  while ((outstanding_ > 0 || waiting_bytes_ > 0) && MonotonicNs() < end_ns)
+    Wait(std::min(end_ns, MonotonicNs() + 10'000'000));
   rusage after;
   getrusage(RUSAGE_SELF, &after);
   on_event_("measured");
   if (!measuring) return absl::CancelledError("stopped before anything was measured");
   result_.user_us = Microseconds(after.ru_utime) - Microseconds(before.ru_utime);
   result_.system_us = Microseconds(after.ru_stime) - Microseconds(before.ru_stime);
-  records_.erase(records_.begin(), records_.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(measured_from_, next_)));
+  records_.erase(records_.begin(),
+                 records_.begin() + static_cast<ptrdiff_t>(std::min<uint64_t>(measured_from_, next_)));
   result_.records = std::move(records_);
   return std::move(result_);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sources that go on sending: each has a UDP socket, a TCP connection, or both, and sends by a timetable that was fixed before the
-// first message (open loop). A connection that ends is opened again at once, and what it owes no answer to is sent again on the new
-// one: a source of telemetry does the same. Used by hr-steer-load.
+// Sources that go on sending: each has a UDP socket, a TCP connection, or both, and sends by a timetable that was fixed
+// before the first message (open loop). A connection that ends is opened again at once, and what it owes no answer to
+// is sent again on the new one: a source of telemetry does the same. Used by hr-steer-load.
 #pragma once
 
 #include <array>
@@ -27,15 +27,15 @@ struct StreamOptions {
   uint32_t sources = 512;
   bool udp = true;
   bool tcp = true;
-  double rate = 10'000;     // messages per second, of all sources together
+  double rate = 10'000;  // messages per second, of all sources together
   double seconds = 3;
-  double warm_up = 0.2;     // seconds at the same rate that are not measured
-  uint16_t bytes = 256;     // of a message
-  uint32_t answer_every = 1;  // of a source's messages, which ask for an answer
+  double warm_up = 0.2;               // seconds at the same rate that are not measured
+  uint16_t bytes = 256;               // of a message
+  uint32_t answer_every = 1;          // of a source's messages, which ask for an answer
   int64_t linger_ns = 1'000'000'000;  // how long answers are waited for after the last message
   int64_t retry_ns = 20'000'000;      // from a failed connection attempt to the next
   bool one_address = false;  // all sources have the first one's, and differ by their sockets and the messages' number
-  bool patient = false;     // goes on where a first connection fails: the collector may come later
+  bool patient = false;      // goes on where a first connection fails: the collector may come later
 };
 
 // Of one message, in the file that bench/steer_records.py reads.
@@ -60,8 +60,8 @@ struct StreamResult {
   uint64_t unsent = 0;       // not handed to the kernel when the last message was due
   uint64_t udp_refused = 0;  // datagrams that were answered by "port unreachable"
   uint64_t connects = 0, connect_failures = 0, connections_lost = 0;
-  uint64_t duplicates = 0;   // answers to a message that was answered already
-  uint64_t overflowed = 0;   // messages of connections that took none for too long
+  uint64_t duplicates = 0;             // answers to a message that was answered already
+  uint64_t overflowed = 0;             // messages of connections that took none for too long
   int64_t user_us = 0, system_us = 0;  // of the measured part
 };
 

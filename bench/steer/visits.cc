@@ -97,7 +97,9 @@ class Visits {
     End(one, result_.answered);
   }
 
-  void EndBy(One& one, int error) { End(one, error == ECONNREFUSED ? result_.refused : error == ETIMEDOUT ? result_.timed_out : result_.reset); }
+  void EndBy(One& one, int error) {
+    End(one, error == ECONNREFUSED ? result_.refused : error == ETIMEDOUT ? result_.timed_out : result_.reset);
+  }
 
   void End(One& one, uint64_t& counted) {
     ++counted;

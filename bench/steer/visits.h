@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sources that come once: a new socket, one message, its answer, the end. All at once (a burst of connects after a restart of the
-// network), or so many at a time. Used by hr-steer-load.
+// Sources that come once: a new socket, one message, its answer, the end. All at once (a burst of connects after a
+// restart of the network), or so many at a time. Used by hr-steer-load.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ struct VisitOptions {
   Address first_source;
   uint32_t sources = 512;
   bool tcp = true;
-  uint32_t visits = 512;      // the n-th is of source n % sources
-  uint32_t at_once = 0;       // 0: all
+  uint32_t visits = 512;                // the n-th is of source n % sources
+  uint32_t at_once = 0;                 // 0: all
   int64_t timeout_ns = 10'000'000'000;  // of each, from its beginning
   uint16_t bytes = 256;
 };

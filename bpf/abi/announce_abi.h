@@ -18,9 +18,9 @@ enum hr_announcement_state {
 };
 
 /*
- * How far a term may be beyond the last accepted one: a million terms at once, and one more for each 65 microseconds since, which
- * is 15,000 elections a second. An election takes milliseconds, so no cluster is ever further: not one that held elections
- * every second while this host was suspended for twelve days.
+ * How far a term may be beyond the last accepted one: a million terms at once, and one more for each 65 microseconds
+ * since, which is 15,000 elections a second. An election takes milliseconds, so no cluster is ever further: not one
+ * that held elections every second while this host was suspended for twelve days.
  */
 #define HR_TERM_LEAP_MAX (1ull << 20)
 #define HR_TERM_NS_SHIFT 16
@@ -30,7 +30,7 @@ struct hr_announcement {
   __u8 version;
   __u8 state;  /* enum hr_announcement_state */
   __u16 bytes; /* HR_ANNOUNCEMENT_BYTES */
-  __u64 tag; /* SipHash-2-4 of the whole datagram with this field 0, with the proxy's key; see siphash_abi.h */
+  __u64 tag;   /* SipHash-2-4 of the whole datagram with this field 0, with the proxy's key; see siphash_abi.h */
   __u64 cluster_id;
   __u64 cluster_epoch;
   __u64 term;
@@ -39,8 +39,8 @@ struct hr_announcement {
   __u16 leader_port_be;
   __u8 reserved[2];
   /*
-   * The leader may still hold requests that it was sent within this many ms: the age of its process, but at most the time
-   * for which it holds any request. An unanswered request that was sent to it earlier is lost. 0 = not reported.
+   * The leader may still hold requests that it was sent within this many ms: the age of its process, but at most the
+   * time for which it holds any request. An unanswered request that was sent to it earlier is lost. 0 = not reported.
    */
   __u32 holds_ms;
   __u8 successors[32]; /* reserved */

@@ -17,8 +17,8 @@
 #endif
 
 /*
- * Raised whenever the bytes of a map change their meaning; a daemon adopts pinned maps only of its own version. A changed
- * shape it finds by itself (proxy/kernel_part/map_layout.h).
+ * Raised whenever the bytes of a map change their meaning; a daemon adopts pinned maps only of its own version. A
+ * changed shape it finds by itself (proxy/kernel_part/map_layout.h).
  */
 #define HR_ABI_VERSION 8
 
@@ -27,7 +27,7 @@
 #define HR_MAX_BACKENDS (HR_MAX_SERVICES * HR_MAX_BACKENDS_PER_SERVICE)
 #define HR_CORRELATION_BYTES 16
 #define HR_ANNOUNCE_PORTS 4 /* different ports on which announcements are awaited */
-#define HR_NO_BACKEND 0xff /* the service-local backend index that stands for no backend */
+#define HR_NO_BACKEND 0xff  /* the service-local backend index that stands for no backend */
 
 /* An IPv6 address, or an IPv4 address mapped into ::ffff:0:0/96 (RFC 4291 section 2.5.5.2). Network order. */
 struct hr_address {

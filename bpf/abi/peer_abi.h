@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * What nodes send to each other, as bytes: the header that every peer datagram begins with, the kinds of bodies,
- * and the reasons for which a datagram is not believed. docs/WIRE_FORMAT.md has the bodies. cluster/wire/peer.cc and the
- * kernel programs of a node (bpf/node/raft) write and read them. All integers are little-endian. In a body that a kernel
- * program reads or writes, they stand at multiples of their size.
+ * and the reasons for which a datagram is not believed. docs/WIRE_FORMAT.md has the bodies. cluster/wire/peer.cc and
+ * the kernel programs of a node (bpf/node/raft) write and read them. All integers are little-endian. In a body that a
+ * kernel program reads or writes, they stand at multiples of their size.
  */
 #pragma once
 
@@ -16,7 +16,8 @@
 
 /*
  * The longest datagram that a node sends; a longer message leaves in pieces (HR_PEER_PIECE). Every link carries an IPv6
- * packet of 1,280 bytes (RFC 8200 section 5), and the headers of IPv6 and UDP take 48 of them, so IP never makes fragments.
+ * packet of 1,280 bytes (RFC 8200 section 5), and the headers of IPv6 and UDP take 48 of them, so IP never makes
+ * fragments.
  */
 #define HR_PEER_DATAGRAM_MAX_BYTES 1232
 #define HR_PEER_PIECES_MAX 64 /* of one message */
@@ -29,12 +30,13 @@ struct hr_peer_header {
   __u64 tag;   /* SipHash-2-4 of the whole datagram with this field 0; see siphash_abi.h */
   __u64 cluster_id;
   __u64 from_incarnation; /* drawn when the sending process starts, never 0 */
-  __u64 packet_number; /* sequence number of this sender's datagrams, over all receivers, from 1 */
+  __u64 packet_number;    /* sequence number of this sender's datagrams, over all receivers, from 1 */
   __u32 from;
   __u32 to; /* 0: every peer */
   __u64 term;
   __u32 config_epoch;
-  __u32 key_id; /* hr_key_id() of the cluster key that made the tag, so that a forgery costs one tag while two keys are valid */
+  __u32 key_id; /* hr_key_id() of the cluster key that made the tag, so that a forgery costs one tag while two keys are
+                   valid */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_peer_header) == HR_PEER_HEADER_BYTES, "hr_peer_header is 64 bytes");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_peer_header, kind) == 5, "kind");
@@ -127,12 +129,13 @@ HR_STATIC_ASSERT(sizeof(struct hr_peer_heartbeat_reply) == 24, "hr_peer_heartbea
 
 /*
  * The first of `successors` starts an election at once, the i-th after i times 2 ms; 0: no more. The term is
- * the header's. `stalled` marks a scheduling stall: the leader does not resign and names no successor, because its loop only
- * waits for a processor. The nodes that wait for the leader then wait a little longer.
+ * the header's. `stalled` marks a scheduling stall: the leader does not resign and names no successor, because its loop
+ * only waits for a processor. The nodes that wait for the leader then wait a little longer.
  */
 #define HR_PEER_SUCCESSORS 8
 struct hr_peer_resign {
-  __u64 incarnation; /* of the leader that resigns; the header's from_incarnation, unless another sender speaks for it */
+  __u64
+      incarnation; /* of the leader that resigns; the header's from_incarnation, unless another sender speaks for it */
   __u32 leader;
   __u32 stalled; /* 0 or 1 */
   __u32 successors[HR_PEER_SUCCESSORS];
@@ -152,20 +155,20 @@ enum hr_peer_drop {
   HR_PEER_DROP_OTHER_NODE = 6, /* `to` names another node */
   HR_PEER_DROP_TAG = 7,        /* made without the key, or damaged */
   HR_PEER_DROP_CONFIG_EPOCH = 8,
-  HR_PEER_DROP_KIND = 9,          /* a kind that is not spoken here */
-  HR_PEER_DROP_MALFORMED = 10,    /* the tag is right, but the bytes are no message of this kind */
-  HR_PEER_DROP_NO_MEMBER = 11,    /* the sender is no member of this cluster, or is this node itself */
+  HR_PEER_DROP_KIND = 9,                 /* a kind that is not spoken here */
+  HR_PEER_DROP_MALFORMED = 10,           /* the tag is right, but the bytes are no message of this kind */
+  HR_PEER_DROP_NO_MEMBER = 11,           /* the sender is no member of this cluster, or is this node itself */
   HR_PEER_DROP_INCARNATION_UNKNOWN = 12, /* the sender has not yet answered a HELLO */
-  HR_PEER_DROP_OTHER_INCARNATION = 13, /* of a former incarnation of the sender, or of one not yet known */
-  HR_PEER_DROP_REPLAYED = 14,     /* its sequence number was seen */
-  HR_PEER_DROP_TOO_OLD = 15,      /* its sequence number lies behind the replay window */
-  HR_PEER_DROP_NONCE = 16,        /* a HELLO_ACK to no HELLO that waits for one */
-  HR_PEER_DROP_HELLO_LIMIT = 17,  /* more HELLOs a second than are answered */
-  HR_PEER_DROP_FOREIGN_LOG = 18,    /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
+  HR_PEER_DROP_OTHER_INCARNATION = 13,   /* of a former incarnation of the sender, or of one not yet known */
+  HR_PEER_DROP_REPLAYED = 14,            /* its sequence number was seen */
+  HR_PEER_DROP_TOO_OLD = 15,             /* its sequence number lies behind the replay window */
+  HR_PEER_DROP_NONCE = 16,               /* a HELLO_ACK to no HELLO that waits for one */
+  HR_PEER_DROP_HELLO_LIMIT = 17,         /* more HELLOs a second than are answered */
+  HR_PEER_DROP_FOREIGN_LOG = 18, /* a HELLO_ACK from or to a member whose log is not the recorded one: a foreign log */
   HR_PEER_DROP_OTHER_DURABILITY = 19, /* a HELLO_ACK from a member of another durability mode */
-  HR_PEER_DROP_PIECE = 20,        /* a piece that does not go with the others of its message, or a piece in pieces */
-  HR_PEER_DROP_SOURCE = 21,       /* from an address that is no member's, and that `peer_clients` does not list */
-  HR_PEER_DROP_KEY = 22,          /* sealed with a cluster key that this node does not have */
-  HR_PEER_DROP_TERM = 23,         /* of a term that the cluster cannot have reached yet */
-  HR_PEER_DROPS = 24,             /* one past the last */
+  HR_PEER_DROP_PIECE = 20,  /* a piece that does not go with the others of its message, or a piece in pieces */
+  HR_PEER_DROP_SOURCE = 21, /* from an address that is no member's, and that `peer_clients` does not list */
+  HR_PEER_DROP_KEY = 22,    /* sealed with a cluster key that this node does not have */
+  HR_PEER_DROP_TERM = 23,   /* of a term that the cluster cannot have reached yet */
+  HR_PEER_DROPS = 24,       /* one past the last */
 };

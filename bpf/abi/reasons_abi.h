@@ -2,8 +2,8 @@
 /*
  * The one list of reasons why a packet was not hedged, dropped or left alone. enum hr_reason, the names in `status`,
  * traces and metrics, docs/reasons.md and the sum that explains passed_through are made of it. Adding a reason: a line
- * here, and hr_reason() where it happens (docs/development.md). Numbers are stable and never reused: 17 was reloading, 28
- * delay_line_full.
+ * here, and hr_reason() where it happens (docs/development.md). Numbers are stable and never reused: 17 was reloading,
+ * 28 delay_line_full.
  *
  * X(number, enumerator, name, family, when, remedy)
  *

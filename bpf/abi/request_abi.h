@@ -33,16 +33,16 @@ struct hr_scoreboard_set {
 };
 #define HR_MAX_REQUESTS (1u << 20)
 #define HR_REFERENCE(generation, tag, request) \
-  (((__u64)(generation) << 32) | ((__u64)((tag) & 0xfff) << 20) | ((request) & (HR_MAX_REQUESTS - 1)))
+  (((__u64)(generation) << 32) | ((__u64)((tag)&0xfff) << 20) | ((request) & (HR_MAX_REQUESTS - 1)))
 #define HR_REFERENCE_REQUEST(reference) ((__u32)(reference) & (HR_MAX_REQUESTS - 1))
 #define HR_REFERENCE_TAG(reference) ((__u32)((reference) >> 20) & 0xfff)
 #define HR_REFERENCE_GENERATION(reference) ((__u32)((reference) >> 32))
 
 /*
  * A stack of free indices: the last one given back is the first one taken, since its memory is still in cache. A
- * request's link is its own `next`. A pool slot's stands in `parked_links`: the clock's CPU, which gives slots back, does not
- * take the slot's cache line away from the splitter's. The tag changes with every push and pop, so that a head which comes
- * back with another element below it is noticed (no ABA).
+ * request's link is its own `next`. A pool slot's stands in `parked_links`: the clock's CPU, which gives slots back,
+ * does not take the slot's cache line away from the splitter's. The tag changes with every push and pop, so that a head
+ * which comes back with another element below it is noticed (no ABA).
  */
 struct hr_free_list {
   __u64 head; /* tag (32 bits) | index (32 bits); index 0 = empty */
@@ -55,13 +55,13 @@ enum hr_request_state {
   HR_STATE_PENDING = 1,
   HR_STATE_ANSWERED = 2,
   HR_STATE_NACKED = 3,
-  HR_STATE_EXPIRED = 4, /* past its deadline; its first late answer still reaches the client */
+  HR_STATE_EXPIRED = 4,  /* past its deadline; its first late answer still reaches the client */
   HR_STATE_REMOVING = 6, /* the clock is taking it out of the scoreboard */
   HR_STATE_CLAIMING = 7, /* a splitter is still publishing it, and no other program may change it */
 };
 
 /* A request's word: generation (32 bits) | winner (8) | flags (8) | state (8), changed by compare-and-swap only. */
-#define HR_WORD_STATE(word) ((__u8)((word) & 0xff))
+#define HR_WORD_STATE(word) ((__u8)((word)&0xff))
 #define HR_WORD_DETACHED (1ull << 8) /* the scoreboard no longer refers to it: a newer request took the key */
 #define HR_WORD_WINNER(word) ((__u8)(((word) >> 16) & 0xff))
 #define HR_WORD_GENERATION(word) ((__u32)((word) >> 32))
@@ -69,11 +69,11 @@ enum hr_request_state {
   (((__u64)(generation) << 32) | ((__u64)(winner) << 16) | (flags) | (__u64)(state))
 
 enum hr_request_flags {
-  HR_REQUEST_KEY_REUSED = 1u << 0,  /* an older request had this key within its retention: check what replies echo */
+  HR_REQUEST_KEY_REUSED = 1u << 0,    /* an older request had this key within its retention: check what replies echo */
   HR_REQUEST_FIRST_HEALTHY = 1u << 1, /* the first send's backend was HEALTHY: its answer time is a fair sample */
-  HR_REQUEST_NO_BUDGET = 1u << 2,   /* the budget had no hedge left for it (counted once) */
-  HR_REQUEST_PUSHED_BACK = 1u << 3, /* a hedge was already held back because a backend asked for it (counted once) */
-  HR_REQUEST_ONLY_DRAINED = 1u << 4, /* a hedge was already not made, for only drained backends were left (counted once) */
+  HR_REQUEST_NO_BUDGET = 1u << 2,     /* the budget had no hedge left for it (counted once) */
+  HR_REQUEST_PUSHED_BACK = 1u << 3,   /* a hedge was already held back because a backend asked for it (counted once) */
+  HR_REQUEST_ONLY_DRAINED = 1u << 4,  /* no hedge was made, for only drained backends were left (counted once) */
   /* 1u << 5 and 6: the way by which it came */
   HR_REQUEST_IPV6 = 1u << 7, /* the parked copy begins with an IPv6 header */
 };
@@ -89,31 +89,34 @@ enum hr_request_flags {
 struct hr_request {
   __u64 word;
   struct hr_request_key key;
-  __u64 sent_ns;  /* when the splitter saw it; CLOCK_MONOTONIC, like all times here */
-  __u64 due_ns;   /* when the clock shall look again */
-  __u64 fire_ns;  /* when the first further attempt was due: its answer's time counts from there */
-  __u64 done_ns;  /* when it left PENDING */
-  __u32 next;     /* link in a wheel slot, or in the free list */
-  __u32 armed;    /* fine slot + 1 whose `live` this request holds; 0 = none. Taken back by exchange. */
-  __u32 parked;   /* index into `pool`, 0 = none */
-  __u16 parked_bytes; /* of the layer 3 packet */
-  __u16 tag; /* of the key's hash, 12 bits */
-  __u32 set : 20; /* its scoreboard set */
+  __u64 sent_ns;                 /* when the splitter saw it; CLOCK_MONOTONIC, like all times here */
+  __u64 due_ns;                  /* when the clock shall look again */
+  __u64 fire_ns;                 /* when the first further attempt was due: its answer's time counts from there */
+  __u64 done_ns;                 /* when it left PENDING */
+  __u32 next;                    /* link in a wheel slot, or in the free list */
+  __u32 armed;                   /* fine slot + 1 whose `live` this request holds; 0 = none. Taken back by exchange. */
+  __u32 parked;                  /* index into `pool`, 0 = none */
+  __u16 parked_bytes;            /* of the layer 3 packet */
+  __u16 tag;                     /* of the key's hash, 12 bits */
+  __u32 set : 20;                /* its scoreboard set */
   __u32 client : HR_CLIENT_BITS; /* index into `clients` */
-  __u32 mark;     /* the client's skb mark */
-  __u32 attempts; /* sends claimed so far; claimed by compare-and-swap */
-  __u8 flags;     /* enum hr_request_flags; written before publication and by the clock */
-  __u8 first;     /* backend of the first send */
-  __u8 rechecks;  /* times the clock looked and did not send */
-  __u8 in_flight;  /* mask of the backends at which it counts as in flight; changed by atomic and/or of its word (load.bpf.h) */
-  __u32 masks; /* four masks of 8 bits, see below; changed by atomic and/or */
-  __u32 outstanding; /* replies to older requests with this key that may still come, see below; changed by atomic and/or */
+  __u32 mark;                    /* the client's skb mark */
+  __u32 attempts;                /* sends claimed so far; claimed by compare-and-swap */
+  __u8 flags;                    /* enum hr_request_flags; written before publication and by the clock */
+  __u8 first;                    /* backend of the first send */
+  __u8 rechecks;                 /* times the clock looked and did not send */
+  __u8 in_flight;    /* mask of the backends at which it counts as in flight; changed by atomic and/or of its word
+                        (load.bpf.h) */
+  __u32 masks;       /* four masks of 8 bits, see below; changed by atomic and/or */
+  __u32 outstanding; /* replies to older requests with this key that may still come, see below; changed by atomic and/or
+                      */
   __u16 handed_tick; /* when the send was that `handed_to` names, in ticks of 2^21 ns; wraps after 137 s */
-  __u8 hint; /* the leader that a nack named: service-local index + 1; 0 = none */
-  __u8 put_off; /* 1 = its nack asked for a later hedge, not for one at once */
-  __u8 handed_to; /* the target of the last handover, or else of the last hedge (HR_HANDED_AS_HEDGE): service-local index + 1; 0 = none */
-  __u8 sent_again; /* mask of the backends that handovers gave a second copy */
-  __u8 trace;      /* the tracer that asked for it (hr_live.trace.session); 0 = none */
+  __u8 hint;         /* the leader that a nack named: service-local index + 1; 0 = none */
+  __u8 put_off;      /* 1 = its nack asked for a later hedge, not for one at once */
+  __u8 handed_to;    /* the target of the last handover, or else of the last hedge (HR_HANDED_AS_HEDGE): service-local
+                        index + 1; 0 = none */
+  __u8 sent_again;   /* mask of the backends that handovers gave a second copy */
+  __u8 trace;        /* the tracer that asked for it (hr_live.trace.session); 0 = none */
   __u8 trace_emitted; /* events of it so far */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache lines");
@@ -123,28 +126,30 @@ HR_STATIC_ASSERT(sizeof(struct hr_request) == 128, "hr_request is two cache line
 #define HR_HANDED_TICK(time_ns) ((__u16)((time_ns) >> HR_HANDED_TICK_SHIFT))
 
 /* hr_request.masks: which backends... */
-#define HR_MASKS_SENT(mask) ((__u32)(mask))              /* were sent it */
-#define HR_MASKS_ANSWERED(mask) ((__u32)(mask) << 8)     /* sent anything back, nacks included */
-#define HR_MASKS_NOT_AWAITED(mask) ((__u32)(mask) << 16) /* are not waited for: sent a nack, or were sent it as a probe */
-#define HR_MASKS_FAILOVER(mask) ((__u32)(mask) << 24)    /* were reached by failover rather than by a hedge */
-#define HR_SENT_MASK(masks) ((masks) & 0xff)
+#define HR_MASKS_SENT(mask) ((__u32)(mask))          /* were sent it */
+#define HR_MASKS_ANSWERED(mask) ((__u32)(mask) << 8) /* sent anything back, nacks included */
+#define HR_MASKS_NOT_AWAITED(mask) \
+  ((__u32)(mask) << 16)                               /* are not waited for: sent a nack, or were sent it as a probe */
+#define HR_MASKS_FAILOVER(mask) ((__u32)(mask) << 24) /* were reached by failover rather than by a hedge */
+#define HR_SENT_MASK(masks) ((masks)&0xff)
 #define HR_ANSWERED_MASK(masks) (((masks) >> 8) & 0xff)
 #define HR_NOT_AWAITED_MASK(masks) (((masks) >> 16) & 0xff)
 #define HR_FAILOVER_MASK(masks) (((masks) >> 24) & 0xff)
 
 /*
- * hr_request.outstanding: the backends from which a reply to an older request is outstanding (bits 0 to 7), those from which two or
- * more are (8 to 15), those from which one has come since this request has the key (16 to 23), and when the youngest of those
- * requests was sent, in ticks of 1.07 s (24 to 31, wraps after 275 s).
+ * hr_request.outstanding: the backends from which a reply to an older request is outstanding (bits 0 to 7), those from
+ * which two or more are (8 to 15), those from which one has come since this request has the key (16 to 23), and when
+ * the youngest of those requests was sent, in ticks of 1.07 s (24 to 31, wraps after 275 s).
  *
- * A late reply cannot be told from one that was lost. So a reply counts as lost once the youngest was sent longer than the deadline
- * and the retention ago (and at most two ticks more), and until then its backend is asked under this key only if no other healthy one
- * is left. Two suffice: no request goes to a backend from which two are outstanding, but where the client has given one up itself.
+ * A late reply cannot be told from one that was lost. So a reply counts as lost once the youngest was sent longer than
+ * the deadline and the retention ago (and at most two ticks more), and until then its backend is asked under this key
+ * only if no other healthy one is left. Two suffice: no request goes to a backend from which two are outstanding, but
+ * where the client has given one up itself.
  */
 #define HR_OUTSTANDING_TICK_SHIFT 30
 #define HR_OUTSTANDING_TICK(time_ns) ((__u32)((time_ns) >> HR_OUTSTANDING_TICK_SHIFT) & 0xff)
 #define HR_OUTSTANDING(one, two, tick) ((__u32)(one) | (__u32)(two) << 8 | (__u32)(tick) << 24)
-#define HR_OUTSTANDING_NOW(outstanding) ((outstanding) & 0xff)
+#define HR_OUTSTANDING_NOW(outstanding) ((outstanding)&0xff)
 #define HR_OUTSTANDING_TWO(outstanding) (((outstanding) >> 8) & 0xff)
 #define HR_OUTSTANDING_CAME(outstanding) (((outstanding) >> 16) & 0xff)
 #define HR_OUTSTANDING_SINCE(outstanding) ((outstanding) >> 24)
@@ -159,22 +164,26 @@ struct hr_parked {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
 
-/* Shortest time for which a silent UDP flow is believed, and an unanswered request stays known; see bpf/proxy/flow.bpf.h. */
+/* Shortest time for which a silent UDP flow is believed, and an unanswered request stays known; see
+ * bpf/proxy/flow.bpf.h. */
 #define HR_FLOW_UDP_NS 10000000000ull
 
 /*
- * A client that makes more than hr_load_config.flow_part new flows in a tick of 8.6 s has the others in `crowded_flows`: a map that
- * is full forgets the flow that was silent longest, and a client that sends from ever new ports must not make it forget others'.
+ * A client that makes more than hr_load_config.flow_part new flows in a tick of 8.6 s has the others in
+ * `crowded_flows`: a map that is full forgets the flow that was silent longest, and a client that sends from ever new
+ * ports must not make it forget others'.
  */
 #define HR_FLOW_TICK_SHIFT 33
-#define HR_FLOW_PARTS 4 /* of `flows`: what a client may make anew in a tick, and the size of `crowded_flows` */
+#define HR_FLOW_PARTS 4       /* of `flows`: what a client may make anew in a tick, and the size of `crowded_flows` */
 #define HR_FLOWS_MADE_BITS 21 /* limits.flows is at most 2^22 */
 #define HR_FLOWS_MADE(flows) ((flows) & ((1u << HR_FLOWS_MADE_BITS) - 1))
-#define HR_FLOWS_TICK(now_ns) ((__u32)((now_ns) >> HR_FLOW_TICK_SHIFT) << HR_FLOWS_MADE_BITS) /* wraps after five hours */
+#define HR_FLOWS_TICK(now_ns) \
+  ((__u32)((now_ns) >> HR_FLOW_TICK_SHIFT) << HR_FLOWS_MADE_BITS) /* wraps after five hours */
 
 /*
- * Key of the maps `flows`, `crowded_flows` (UDP) and `connections` (TCP), all LRU: so that neither protocol's clients push the other's out. Two kinds
- * share a map: clients that may receive from a backend, and the backend of a client's connection (TCP) or flow (HR_PAIR_FLOW).
+ * Key of the maps `flows`, `crowded_flows` (UDP) and `connections` (TCP), all LRU: so that neither protocol's clients
+ * push the other's out. Two kinds share a map: clients that may receive from a backend, and the backend of a client's
+ * connection (TCP) or flow (HR_PAIR_FLOW).
  */
 enum hr_flow_kind {
   HR_FLOW_REPLY = 0,      /* id = backend id -> value.id = service id */
@@ -192,9 +201,9 @@ HR_STATIC_ASSERT(sizeof(struct hr_flow_key) == 24, "hr_flow_key is 24 bytes");
 /* What the client of a flow waits for (bpf/proxy/asking.bpf.h). Times in ticks of 2^20 ns. */
 #define HR_ASKING_TICK_SHIFT 20
 enum hr_asking_state {
-  HR_ASKING_ANSWERED = 1u << 0,        /* its backend has sent it something */
+  HR_ASKING_ANSWERED = 1u << 0,         /* its backend has sent it something */
   HR_ASKING_OPENING_ANSWERED = 1u << 1, /* in answer to its first datagram */
-  HR_ASKING_OPENING = 1u << 2,         /* the last datagram is of the first one's kind */
+  HR_ASKING_OPENING = 1u << 2,          /* the last datagram is of the first one's kind */
 };
 #define HR_ASKING_FORMER_SHIFT 4 /* its upper half: the place + 1 of a backend that never answered the flow */
 struct hr_asking {
@@ -264,8 +273,9 @@ enum hr_health {
   HR_DOWN = 2,    /* still silent: requests go to the standby, one in 64 doubled as a probe */
 };
 /*
- * A wait: since when, to within 8 us, and in its low bits the client; 0 = none. As a number it is that time. HR_NO_CLIENT is
- * the client of none. HR_WAIT_UNPROVED: nothing shows that what waits is owed an answer (bpf/proxy/health.bpf.h).
+ * A wait: since when, to within 8 us, and in its low bits the client; 0 = none. As a number it is that time.
+ * HR_NO_CLIENT is the client of none. HR_WAIT_UNPROVED: nothing shows that what waits is owed an answer
+ * (bpf/proxy/health.bpf.h).
  */
 #define HR_WAIT_UNPROVED ((__u64)HR_CLIENTS)
 #define HR_WAIT_MASK (2ull * HR_CLIENTS - 1)
@@ -285,22 +295,26 @@ struct hr_backend_state {
   __u32 probe_counter;
   __u64 paused_until; /* answers to requests sent earlier were held back by a pause; 0 = there was none */
   /*
-   * The wait of a second witness: another client's first send since the backend's last datagram, or with the same client the request
-   * that another backend has answered.
+   * The wait of a second witness: another client's first send since the backend's last datagram, or with the same
+   * client the request that another backend has answered.
    */
   __u64 attested_since;
   __u64 answered_ns; /* while it is not healthy: its last answer, too late to make it so */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 
-/* A copy that was due at `fire_ns` is noted as sent so much later at most, or its backend's silence stays unattested. */
+/* A copy that was due at `fire_ns` is noted as sent so much later at most, or its backend's silence stays unattested.
+ */
 #define HR_ATTEST_SLACK_NS 1000000
 
-/* The second wait of this silence. One from before it is left of a send that met the answer which ended the former silence. */
+/* The second wait of this silence. One from before it is left of a send that met the answer which ended the former
+ * silence. */
 HR_INLINE __u64 hr_second_wait(__u64 wait, __u64 second) { return second + HR_ATTEST_SLACK_NS < wait ? 0 : second; }
 
 /* The same, if what waits is owed an answer: from then on the silence counts for all clients. */
-HR_INLINE __u64 hr_attested(__u64 wait, __u64 second) { return wait & HR_WAIT_UNPROVED ? 0 : hr_second_wait(wait, second); }
+HR_INLINE __u64 hr_attested(__u64 wait, __u64 second) {
+  return wait & HR_WAIT_UNPROVED ? 0 : hr_second_wait(wait, second);
+}
 
 /* Does a silence rest on one client's requests alone? */
 HR_INLINE int hr_has_one_witness(__u64 wait, __u64 second) {
@@ -309,18 +323,18 @@ HR_INLINE int hr_has_one_witness(__u64 wait, __u64 second) {
 }
 
 /*
- * Does a backend that is not healthy count as healthy again? It has answered, and in the whole suspicion timeout since then
- * no request has waited there, but for what one client may have sent in vain. Pure; both sides call it, because without requests no
- * program runs.
+ * Does a backend that is not healthy count as healthy again? It has answered, and in the whole suspicion timeout since
+ * then no request has waited there, but for what one client may have sent in vain. Pure; both sides call it, because
+ * without requests no program runs.
  */
 HR_INLINE int hr_has_rested(const volatile struct hr_backend_state *state, __u64 timeout_ns, __u64 now_ns) {
-  return !(state->wait_since && state->attested_since) && state->answered_ns && state->answered_ns >= state->health_since_ns &&
-         now_ns > state->answered_ns + timeout_ns;
+  return !(state->wait_since && state->attested_since) && state->answered_ns &&
+         state->answered_ns >= state->health_since_ns && now_ns > state->answered_ns + timeout_ns;
 }
 
 /*
- * An ICMP error about a backend of a one-way protocol counts for so many election timeouts. No reply can refute it, so the backend
- * then gets what is due to it again, until the next error. Pure; both sides call it.
+ * An ICMP error about a backend of a one-way protocol counts for so many election timeouts. No reply can refute it, so
+ * the backend then gets what is due to it again, until the next error. Pure; both sides call it.
  */
 #define HR_ERROR_COUNTS 8
 HR_INLINE int hr_error_is_old(const volatile struct hr_service_config *config,
@@ -330,37 +344,40 @@ HR_INLINE int hr_error_is_old(const volatile struct hr_service_config *config,
 }
 
 /*
- * Map `backend_loads`, index = backend id: what a choice by load needs (bpf/proxy/load.h). The first line is written by each send
- * and answer, the others by measured answers.
+ * Map `backend_loads`, index = backend id: what a choice by load needs (bpf/proxy/load.h). The first line is written by
+ * each send and answer, the others by measured answers.
  */
 #define HR_LOAD_LEVELS 52 /* quarter octaves of requests in flight: up to 16,384 and more */
 struct hr_backend_load {
-  __s32 in_flight; /* requests that were sent to it, copies at once apart, and that it has not answered, up to their deadline or retention */
+  __s32 in_flight; /* requests that were sent to it, copies at once apart, and that it has not answered, up to their
+                      deadline or retention */
   __u32 reported;  /* load that it reported, in 256ths */
   __u64 reported_ns;
-  __u64 lost_ns; /* for how long requests counted as in flight that it never answered, all together */
+  __u64 lost_ns;  /* for how long requests counted as in flight that it never answered, all together */
   __u32 smoothed; /* its load as new requests saw it lately, in 65,536ths */
   __u32 pad0;
   __u64 pad[4];
-  __u32 median[HR_LOAD_LEVELS];  /* of answer times, by requests in flight when the answer came; in units of 1,024 ns, 0 = none */
+  __u32 median[HR_LOAD_LEVELS];  /* of answer times, by requests in flight when the answer came; in units of 1,024 ns, 0
+                                    = none */
   __u32 samples[HR_LOAD_LEVELS]; /* how many answers; wraps */
   __u64 pad2[4];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend_load) == 512, "hr_backend_load is eight cache lines");
 
 /*
- * Sends that answers pay for: each is owed, and at most so many are owed at once, so they become few where nothing is answered. They
- * begin with nothing owed. Once no more may be owed, time pays too (HR_DEBT_TICK_SHIFT): a request that is not sent again gets no answer
- * that would pay.
+ * Sends that answers pay for: each is owed, and at most so many are owed at once, so they become few where nothing is
+ * answered. They begin with nothing owed. Once no more may be owed, time pays too (HR_DEBT_TICK_SHIFT): a request that
+ * is not sent again gets no answer that would pay.
  *
- * Retries, the attempts that negative replies cause: an answer pays for as many as a request may have, and the answer to a retry for
- * eight times as many. So a backend that refuses is masked for as long as another answers one in eight, and where all refuse, clients
- * get their refusals and the backends 60 requests a second more than without a proxy. Copies, the second sends to idle backends: an
- * answer pays for one.
+ * Retries, the attempts that negative replies cause: an answer pays for as many as a request may have, and the answer
+ * to a retry for eight times as many. So a backend that refuses is masked for as long as another answers one in eight,
+ * and where all refuse, clients get their refusals and the backends 60 requests a second more than without a proxy.
+ * Copies, the second sends to idle backends: an answer pays for one.
  *
- * Failovers, the copies around backends that are not healthy (ADR 54): the copy pays for itself if it is of use (hr_was_of_use). An answer
- * from elsewhere pays for a 64th of one, which is the unit. So a backend that stalls is masked for as long as others answer, and where
- * all are overloaded their load does not grow, however often each falls silent.
+ * Failovers, the copies around backends that are not healthy (ADR 54): the copy pays for itself if it is of use
+ * (hr_was_of_use). An answer from elsewhere pays for a 64th of one, which is the unit. So a backend that stalls is
+ * masked for as long as others answer, and where all are overloaded their load does not grow, however often each falls
+ * silent.
  */
 enum hr_debt { HR_DEBT_RETRIES = 0, HR_DEBT_COPIES = 1, HR_DEBT_FAILOVERS = 2, HR_DEBTS = 3 };
 #define HR_RETRIES_MAX 100
@@ -368,21 +385,23 @@ enum hr_debt { HR_DEBT_RETRIES = 0, HR_DEBT_COPIES = 1, HR_DEBT_FAILOVERS = 2, H
 #define HR_COPIES_MAX 1024
 #define HR_FAILOVER_PARTS 64
 #define HR_FAILOVERS_MAX 256
-/* In each 16.8 ms that no more may be owed, time pays for one retry, one copy and a 16th of a failover: for 60, 60 and 3.7 in a second. */
+/* In each 16.8 ms that no more may be owed, time pays for one retry, one copy and a 16th of a failover: for 60, 60
+ * and 3.7 in a second. */
 #define HR_DEBT_TICK_SHIFT 24
 #define HR_FAILOVER_PARTS_PAID (HR_FAILOVER_PARTS / 16)
 
 /* Map `service_states`, index = service id. */
 struct hr_service_state {
-  __s64 budget_micros; /* tokens in the bucket, in millionths of a hedge */
+  __s64 budget_micros;     /* tokens in the bucket, in millionths of a hedge */
   __u64 pushback_until_ns; /* until then a backend's pushback holds; 0 = there was none */
   __u64 pushback_ns;       /* earliest time of a hedge after its request came; ~0 = no hedge at all */
   __u32 explored;          /* requests sent while a backend is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
-  __u32 compared;          /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
-  __u64 held;              /* requests and parked copies of this service */
-  __u64 mixed_ns;          /* when a request last came from another client than the one before it; 0 = never */
-  __u16 last_client;       /* the last request's client + 1; 0 = there was none */
-  __u16 copied; /* share of the last requests that left with a copy at once, in 65,536ths, of which all but one is the most */
+  __u32 compared;    /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
+  __u64 held;        /* requests and parked copies of this service */
+  __u64 mixed_ns;    /* when a request last came from another client than the one before it; 0 = never */
+  __u16 last_client; /* the last request's client + 1; 0 = there was none */
+  __u16 copied; /* share of the last requests that left with a copy at once, in 65,536ths, of which all but one is the
+                   most */
   __s32 owed[HR_DEBTS];
   __u32 paid_tick; /* up to when time has paid for what is owed, in ticks of HR_DEBT_TICK_SHIFT; 0 = it never had to */
   __u32 pad[15];
@@ -396,15 +415,15 @@ HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 128, "two cache lines, of wh
 #define HR_HELD_COPIES(held) ((__u32)(held))
 
 /*
- * Map `clients`, index = a seeded hash of source address, socket's user and service (bpf/proxy/share.bpf.h). A client that shares
- * its place with a flooding one by chance (1 in 4,096) shares its part.
+ * Map `clients`, index = a seeded hash of source address, socket's user and service (bpf/proxy/share.bpf.h). A client
+ * that shares its place with a flooding one by chance (1 in 4,096) shares its part.
  */
 #define HR_CLIENT_PARTS 64 /* beyond half of a table a client may hold one part in so many */
 struct hr_client {
   __u64 held;
   __s64 budget_micros; /* hedges earned and not paid; negative: it has used what others earned */
   __s32 owed[HR_DEBTS];
-  __u32 flows; /* HR_FLOWS_...: how many it has made anew, and in which tick */
+  __u32 flows;     /* HR_FLOWS_...: how many it has made anew, and in which tick */
   __u32 paid_tick; /* as a service's */
   __u32 pad;
 };
@@ -436,23 +455,23 @@ enum hr_clock_kind {
 };
 /* Periods of the clock's classes, shortest first. */
 #define HR_CLOCK_CLASSES 3
-#define HR_CLOCK_CLASS_BASE 10        /* class i is 1:(10 + i) */
-#define HR_CLOCK_HANDLE 0x00010000u   /* qdisc 1: ; as skb->priority with htb: not held back */
+#define HR_CLOCK_CLASS_BASE 10         /* class i is 1:(10 + i) */
+#define HR_CLOCK_HANDLE 0x00010000u    /* qdisc 1: ; as skb->priority with htb: not held back */
 #define HR_CLOCK_WAIT_MASK 0xfffffff0u /* with fq: its low bits would choose a band */
 #define HR_CLOCK_FRAME_BYTES 60
 #define HR_CLOCK_TAG_BYTES 6 /* the Ethernet destination */
 
 /*
- * Grouped by writer and reader, a cache line (pair) each: the lap's own words, words that every splitter reads, words that
- * every splitter writes.
+ * Grouped by writer and reader, a cache line (pair) each: the lap's own words, words that every splitter reads, words
+ * that every splitter writes.
  */
 struct hr_wheel {
   __u64 fine_cursor;   /* first fine tick not yet worked off */
   __u64 coarse_cursor; /* first coarse tick not yet worked off */
   __u64 lap_ns;        /* when the lap under way began */
   __u64 laps;
-  __u32 list; /* requests taken from a slot and not yet looked at */
-  __u32 busy; /* a lap is at work */
+  __u32 list;              /* requests taken from a slot and not yet looked at */
+  __u32 busy;              /* a lap is at work */
   __u64 handover_services; /* services whose parked requests are being given to a new leader; 0 = none */
   __u32 handover_cursor;   /* the request to look at next */
   __u32 handover_end;      /* the last one */
@@ -461,7 +480,7 @@ struct hr_wheel {
   __u64 lap_pad2[8];
 
   __u64 last_lap_ns;
-  __u64 fine_passed;   /* ticks below are worked off, or about to be: a push there is too late for this turn */
+  __u64 fine_passed; /* ticks below are worked off, or about to be: a push there is too late for this turn */
   __u64 coarse_passed;
   __u64 kick_ns;  /* when the clock was last set going */
   __u64 kicks;    /* starts from rest */
@@ -470,11 +489,11 @@ struct hr_wheel {
   __u32 epoch;    /* a lap with another epoch dies */
   __u32 late;     /* a push came behind the cursor: the next lap goes over the whole wheel */
   __u32 read_pad[1];
-  __u64 handover; /* services whose leader was newly announced, one bit each: the next lap takes them over */
+  __u64 handover;          /* services whose leader was newly announced, one bit each: the next lap takes them over */
   __u64 shortest_delay_ns; /* of all services now; written by the daemon where delays are adaptive, 0 = as loaded */
-  __u64 hedge_until_ns; /* the daemon's sign of life: past this time nothing new is hedged; 0 = for ever */
-  __u64 test_ahead_ns;  /* with test_clock: how far the programs' time is ahead of the kernel's */
-  __u64 backends_here;  /* not 0: a backend is on this host, and its answers come by lo. Written by the daemon */
+  __u64 hedge_until_ns;    /* the daemon's sign of life: past this time nothing new is hedged; 0 = for ever */
+  __u64 test_ahead_ns;     /* with test_clock: how far the programs' time is ahead of the kernel's */
+  __u64 backends_here;     /* not 0: a backend is on this host, and its answers come by lo. Written by the daemon */
   __u64 read_pad2[3];
 
   __u64 held;          /* requests in the wheel, and their parked copies */
@@ -491,39 +510,42 @@ struct hr_wheel {
 HR_STATIC_ASSERT(sizeof(struct hr_wheel) == 384 + 8 * HR_FINE_SLOTS + 4 * HR_COARSE_SLOTS, "hr_wheel is packed");
 
 /*
- * Giving parked requests to a newly announced leader is paced: this many in a lap, laps of 100 us meanwhile, so 160,000 a
- * second, which is what one client host sends at most. A lap looks at this many requests for them; a table of 131,072 is
- * gone through within 26 ms, the few thousand places that are really in use within one or two.
+ * Giving parked requests to a newly announced leader is paced: this many in a lap, laps of 100 us meanwhile, so 160,000
+ * a second, which is what one client host sends at most. A lap looks at this many requests for them; a table of 131,072
+ * is gone through within 26 ms, the few thousand places that are really in use within one or two.
  */
 #define HR_HANDOVER_PER_LAP 16
 #define HR_HANDOVER_LOOKS 512
 
 /*
- * What skb->mark says on the clock's link (and nowhere else): kind in the top byte. That a packet there is the proxy's own, its
- * Ethernet destination says: hr_load_config.clock_tag, drawn at random for each load. A mark alone is no proof, because a
- * container with the host's network may set any.
+ * What skb->mark says on the clock's link (and nowhere else): kind in the top byte. That a packet there is the proxy's
+ * own, its Ethernet destination says: hr_load_config.clock_tag, drawn at random for each load. A mark alone is no
+ * proof, because a container with the host's network may set any.
  */
-#define HR_MARK_KIND(mark) ((mark) & 0xff000000u)
-#define HR_MARK_VALUE(mark) ((mark) & 0x00ffffffu)
-#define HR_MARK_LAP 0x48000000u     /* value: epoch */
-#define HR_MARK_SEND 0x49000000u    /* a finished copy; value: backend's place (4 bits) | request (20). Sent on as it is. */
-#define HR_MARK_HEDGE 0x4a000000u  /* the same, of a hedge. Sent on, and its fire error noted. */
+#define HR_MARK_KIND(mark) ((mark)&0xff000000u)
+#define HR_MARK_VALUE(mark) ((mark)&0x00ffffffu)
+#define HR_MARK_LAP 0x48000000u /* value: epoch */
+#define HR_MARK_SEND \
+  0x49000000u /* a finished copy; value: backend's place (4 bits) | request (20). Sent on as it is. */
+#define HR_MARK_HEDGE 0x4a000000u   /* the same, of a hedge. Sent on, and its fire error noted. */
 #define HR_MARK_RELEASE 0x4b000000u /* a consumed nack; value: request. Becomes that request's next attempt. */
 
 /*
- * One datagram of a packet that held several, on its way back to the hook where it is judged. Value: the uplink at whose ingress
- * that is. Its Ethernet source holds the frame's destination as it came.
+ * One datagram of a packet that held several, on its way back to the hook where it is judged. Value: the uplink at
+ * whose ingress that is. Its Ethernet source holds the frame's destination as it came.
  */
 #define HR_MARK_SEGMENT_IN 0x4c000000u
-#define HR_MARK_SEGMENT_OUT 0x4d000000u /* the same, at its interface's egress. Its Ethernet source holds the client's mark. */
+#define HR_MARK_SEGMENT_OUT \
+  0x4d000000u /* the same, at its interface's egress. Its Ethernet source holds the client's mark. */
 
 #define HR_MARK_OF_COPY(kind, place, request) ((kind) | (__u32)(place) << 20 | (request))
 #define HR_MARK_PLACE(mark) (((mark) >> 20) & (HR_MAX_BACKENDS_PER_SERVICE - 1))
 #define HR_MARK_REQUEST(mark) ((mark) & (HR_MAX_REQUESTS - 1))
 
 /*
- * The Ethernet source of a finished copy and of a consumed nack, until the neighbour entry sets it. The mark has no room for the
- * generation, without which a request's entry that is used again meanwhile would be taken for that request's.
+ * The Ethernet source of a finished copy and of a consumed nack, until the neighbour entry sets it. The mark has no
+ * room for the generation, without which a request's entry that is used again meanwhile would be taken for that
+ * request's.
  */
 struct hr_link_note {
   __u32 due;        /* of a hedge: when it was due */
@@ -533,10 +555,10 @@ struct hr_link_note {
 #define HR_NOTE_DUE(time_ns) ((__u32)((time_ns) >> HR_NOTE_DUE_SHIFT))
 
 /*
- * The payload of a datagram that tests the proxy's own way: from the daemon's socket to a VIP, back at an uplink's ingress as if a
- * backend had sent it, and to the socket. `tag` (hr_load_config.self_test_tag) proves the sender; from the splitter to the reply
- * program the frame bears the clock's tag as its Ethernet destination, so that the host's stack takes it for another host's where that
- * program does not see it.
+ * The payload of a datagram that tests the proxy's own way: from the daemon's socket to a VIP, back at an uplink's
+ * ingress as if a backend had sent it, and to the socket. `tag` (hr_load_config.self_test_tag) proves the sender; from
+ * the splitter to the reply program the frame bears the clock's tag as its Ethernet destination, so that the host's
+ * stack takes it for another host's where that program does not see it.
  */
 struct hr_self_test {
   __u64 tag;
@@ -551,16 +573,17 @@ struct hr_load_config {
   __u32 clock_in_ifindex;  /* its ingress runs the clock */
   __u32 max_requests;
   __u32 max_parked;
-  __u32 cold_mask;    /* scoreboard sets behind the hot ones, - 1 */
+  __u32 cold_mask; /* scoreboard sets behind the hot ones, - 1 */
   __u8 proxy_mac[6];
   __u16 clock_kind; /* enum hr_clock_kind */
   __u64 clock_period_ns[HR_CLOCK_CLASSES];
   __u64 hash_seed;    /* random, so that a client cannot choose which keys share a set */
   __u64 min_delay_ns; /* smallest configured delay of all services: bounds how long a lap may be */
   __u16 announce_ports_be[HR_ANNOUNCE_PORTS]; /* where leaders are announced; 0 = unused */
-  __u32 test_clock; /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
+  __u32 test_clock;                           /* 1 = tests set time forward in the wheel (bpf/proxy/time.bpf.h) */
   __u32 flow_part;
-  __u64 clock_tag; /* random; in its first HR_CLOCK_TAG_BYTES a locally administered unicast address, IEEE 802 section 8.4 */
+  __u64 clock_tag;     /* random; in its first HR_CLOCK_TAG_BYTES a locally administered unicast address, IEEE 802
+                          section 8.4 */
   __u64 self_test_tag; /* random. Not the clock's: a datagram that goes astray shows it to others */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 104, "hr_load_config is 104 bytes: new fields go to its end");
@@ -576,11 +599,12 @@ struct hr_leader_view {
   __u64 updated_ns;   /* when anything here was last written */
   __u64 announced_ns; /* the last announcement that was accepted; 0 = none ever */
   __u64 since_ns;     /* when `leader` was newly announced: parked requests sent before go to it */
-  __u8 leader;    /* backend that requests go to: service-local index */
-  __u8 published; /* backend that was published last (at first: the configured primary) */
-  __u8 pinned;    /* 1 = an administrator chose `leader` */
-  __u8 resigning; /* 1 = the last announcement was of a leader that is resigning */
-  __u32 holds_ms; /* at `since_ns`: `leader` has lost requests sent to it longer ago (announce_abi.h); 0 = not reported */
+  __u8 leader;        /* backend that requests go to: service-local index */
+  __u8 published;     /* backend that was published last (at first: the configured primary) */
+  __u8 pinned;        /* 1 = an administrator chose `leader` */
+  __u8 resigning;     /* 1 = the last announcement was of a leader that is resigning */
+  __u32
+      holds_ms; /* at `since_ns`: `leader` has lost requests sent to it longer ago (announce_abi.h); 0 = not reported */
   __u32 key_id; /* of the key that sealed the last announcement; 0 = none was accepted */
   __u32 pad;
 };
@@ -599,7 +623,7 @@ struct hr_control_request {
   __u64 cluster_epoch;
   __u64 term;
   __u64 sequence; /* CONFIGURE: 1 = what was announced is of another cluster, and forgotten */
-  __u32 leader; /* PUBLISH, PIN */
+  __u32 leader;   /* PUBLISH, PIN */
   __u32 pad;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_control_request) == 40, "hr_control_request is 40 bytes");

@@ -34,7 +34,7 @@ struct hr_siphash_state {
 #endif
 
 /* Section 2.1 of the paper. */
-HR_INLINE void hr_siphash_begin(struct hr_siphash_state* state, const struct hr_siphash_key* key) {
+HR_INLINE void hr_siphash_begin(struct hr_siphash_state *state, const struct hr_siphash_key *key) {
   state->v0 = key->k0 ^ 0x736f6d6570736575ull;
   state->v1 = key->k1 ^ 0x646f72616e646f6dull;
   state->v2 = key->k0 ^ 0x6c7967656e657261ull;
@@ -42,7 +42,7 @@ HR_INLINE void hr_siphash_begin(struct hr_siphash_state* state, const struct hr_
 }
 
 /* SipRound, section 2.4. */
-HR_INLINE void hr_siphash_round(struct hr_siphash_state* state) {
+HR_INLINE void hr_siphash_round(struct hr_siphash_state *state) {
   state->v0 += state->v1;
   state->v1 = HR_SIPHASH_ROTATE(state->v1, 13) ^ state->v0;
   state->v0 = HR_SIPHASH_ROTATE(state->v0, 32);
@@ -56,7 +56,7 @@ HR_INLINE void hr_siphash_round(struct hr_siphash_state* state) {
 }
 
 /* Section 2.2: compresses one word of the message, given as a number of the host. */
-HR_INLINE void hr_siphash_word(struct hr_siphash_state* state, __u64 word) {
+HR_INLINE void hr_siphash_word(struct hr_siphash_state *state, __u64 word) {
   state->v3 ^= word;
   hr_siphash_round(state);
   hr_siphash_round(state);
@@ -64,7 +64,7 @@ HR_INLINE void hr_siphash_word(struct hr_siphash_state* state, __u64 word) {
 }
 
 /* Sections 2.2 and 2.3. `rest` is the up to 7 bytes after the last whole word, the first one lowest. */
-HR_INLINE __u64 hr_siphash_end(struct hr_siphash_state* state, __u64 rest, __u64 size_bytes) {
+HR_INLINE __u64 hr_siphash_end(struct hr_siphash_state *state, __u64 rest, __u64 size_bytes) {
   hr_siphash_word(state, rest | size_bytes << 56);
   state->v2 ^= 0xff;
   hr_siphash_round(state);
@@ -80,9 +80,9 @@ HR_INLINE __u64 hr_siphash_end(struct hr_siphash_state* state, __u64 rest, __u64
  * than max_bytes counts as max_bytes. `data` is aligned to 8. `zero_word` is the word that counts as 0:
  * HR_SIPHASH_TAG_WORD or HR_SIPHASH_NO_TAG_WORD.
  */
-HR_INLINE __u64 hr_siphash_bounded(const struct hr_siphash_key* key, const void* data, __u64 size_bytes,
+HR_INLINE __u64 hr_siphash_bounded(const struct hr_siphash_key *key, const void *data, __u64 size_bytes,
                                    __u32 max_bytes, __u32 zero_word) {
-  const __u64* words = (const __u64*)data;
+  const __u64 *words = (const __u64 *)data;
   struct hr_siphash_state state;
   __u64 rest = 0;
 
@@ -106,23 +106,23 @@ HR_INLINE __u64 hr_siphash_bounded(const struct hr_siphash_key* key, const void*
 
 #ifndef __bpf__
 
-HR_INLINE __u64 hr_siphash_load(const unsigned char* bytes) {
+HR_INLINE __u64 hr_siphash_load(const unsigned char *bytes) {
   __u64 word;
   __builtin_memcpy(&word, bytes, sizeof(word));
   return HR_SIPHASH_LITTLE(word);
 }
 
 /* The bytes that do not fill a word. */
-HR_INLINE __u64 hr_siphash_load_rest(const unsigned char* bytes, __u64 count) {
+HR_INLINE __u64 hr_siphash_load_rest(const unsigned char *bytes, __u64 count) {
   __u64 rest = 0;
   for (__u64 i = 0; i < count; ++i) rest |= (__u64)bytes[i] << (8 * i);
   return rest;
 }
 
 /* SipHash-2-4 of any bytes. Needs no alignment. */
-static inline __u64 hr_siphash(const struct hr_siphash_key* key, const void* data, __u64 size_bytes) {
-  const unsigned char* bytes = (const unsigned char*)data;
-  const unsigned char* end = bytes + (size_bytes & ~7ull);
+static inline __u64 hr_siphash(const struct hr_siphash_key *key, const void *data, __u64 size_bytes) {
+  const unsigned char *bytes = (const unsigned char *)data;
+  const unsigned char *end = bytes + (size_bytes & ~7ull);
   struct hr_siphash_state state;
 
   hr_siphash_begin(&state, key);
@@ -131,9 +131,9 @@ static inline __u64 hr_siphash(const struct hr_siphash_key* key, const void* dat
 }
 
 /* The same of a message of at least 16 bytes that carries its tag, which counts as 0 wherever it stands now. */
-static inline __u64 hr_siphash_sealed(const struct hr_siphash_key* key, const void* data, __u64 size_bytes) {
-  const unsigned char* bytes = (const unsigned char*)data;
-  const unsigned char* end = bytes + (size_bytes & ~7ull);
+static inline __u64 hr_siphash_sealed(const struct hr_siphash_key *key, const void *data, __u64 size_bytes) {
+  const unsigned char *bytes = (const unsigned char *)data;
+  const unsigned char *end = bytes + (size_bytes & ~7ull);
   struct hr_siphash_state state;
 
   hr_siphash_begin(&state, key);
@@ -144,10 +144,10 @@ static inline __u64 hr_siphash_sealed(const struct hr_siphash_key* key, const vo
 }
 
 /*
- * Names a key to operators, and to a peer that holds two: 32 bits of a tag of the key, never 0. It helps against the key no
- * more than the tag of any datagram does.
+ * Names a key to operators, and to a peer that holds two: 32 bits of a tag of the key, never 0. It helps against the
+ * key no more than the tag of any datagram does.
  */
-static inline __u32 hr_key_id(const struct hr_siphash_key* key) {
+static inline __u32 hr_key_id(const struct hr_siphash_key *key) {
   static const char purpose[] = "hedgerow key id 1";
   const __u32 id = (__u32)hr_siphash(key, purpose, sizeof(purpose) - 1);
 

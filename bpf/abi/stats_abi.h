@@ -54,7 +54,7 @@ enum hr_service_histogram {
 enum hr_backend_histogram {
   HR_HISTOGRAM_ANSWERS = 0,   /* answer times of first attempts sent while healthy */
   HR_HISTOGRAM_HELD_BACK = 1, /* those of them that a pause held back; recorded after HR_HISTOGRAM_ANSWERS */
-  HR_HISTOGRAM_PAUSES = 2,    /* silences longer than suspect_min, one sample each, however many answers they held back */
+  HR_HISTOGRAM_PAUSES = 2, /* silences longer than suspect_min, one sample each, however many answers they held back */
   HR_BACKEND_HISTOGRAMS = 3,
 };
 
@@ -66,10 +66,22 @@ HR_INLINE __u32 hr_histogram_bucket(__u64 duration_ns) {
 
   if (units < (1u << HR_HISTOGRAM_SUB_SHIFT)) return (__u32)units;
   if (units >> (HR_HISTOGRAM_MAX_EXPONENT + 1)) return HR_HISTOGRAM_BUCKETS - 1;
-  if (rest >> 16) { rest >>= 16; exponent += 16; }
-  if (rest >> 8) { rest >>= 8; exponent += 8; }
-  if (rest >> 4) { rest >>= 4; exponent += 4; }
-  if (rest >> 2) { rest >>= 2; exponent += 2; }
+  if (rest >> 16) {
+    rest >>= 16;
+    exponent += 16;
+  }
+  if (rest >> 8) {
+    rest >>= 8;
+    exponent += 8;
+  }
+  if (rest >> 4) {
+    rest >>= 4;
+    exponent += 4;
+  }
+  if (rest >> 2) {
+    rest >>= 2;
+    exponent += 2;
+  }
   if (rest >> 1) exponent += 1;
   return ((exponent - HR_HISTOGRAM_SUB_SHIFT + 1) << HR_HISTOGRAM_SUB_SHIFT) +
          (__u32)((units >> (exponent - HR_HISTOGRAM_SUB_SHIFT)) & ((1u << HR_HISTOGRAM_SUB_SHIFT) - 1));

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Steering of sources to workers: what the SK_REUSEPORT program, the supervisor and `hedgerow steer` share. A group is an
- * address and port with its UDP and TCP sockets; a bucket is what a source hashes to; a slot is one worker's pair of sockets;
- * the table maps buckets to slots.
+ * Steering of sources to workers: what the SK_REUSEPORT program, the supervisor and `hedgerow steer` share. A group is
+ * an address and port with its UDP and TCP sockets; a bucket is what a source hashes to; a slot is one worker's pair of
+ * sockets; the table maps buckets to slots.
  */
 #pragma once
 
@@ -13,32 +13,32 @@
 #define HR_STEER_LAYOUT 4
 
 #define HR_STEER_BUCKETS 1024
-#define HR_STEER_SLOTS 256 /* a byte of an entry; a socket is never moved to a larger array */
-#define HR_STEER_SINK HR_STEER_SLOTS          /* the place of the sink's socket in steer_sockets, behind the slots */
+#define HR_STEER_SLOTS 256           /* a byte of an entry; a socket is never moved to a larger array */
+#define HR_STEER_SINK HR_STEER_SLOTS /* the place of the sink's socket in steer_sockets, behind the slots */
 #define HR_STEER_SOCKETS (HR_STEER_SLOTS + 1)
-#define HR_STEER_PINS 16384                   /* sources that stay with an open connection while their bucket has moved */
-#define HR_STEER_DEVICES 65536                /* networks with a device id */
+#define HR_STEER_PINS 16384    /* sources that stay with an open connection while their bucket has moved */
+#define HR_STEER_DEVICES 65536 /* networks with a device id */
 
 /* What a source is: enum hr_steer_kind, and the 16 bytes that are hashed with it. */
 enum hr_steer_kind {
-  HR_STEER_IPV4 = 4,    /* the address in the first 4 bytes, the others 0 */
-  HR_STEER_IPV6 = 6,    /* cut to ipv6_prefix bits */
-  HR_STEER_DEVICE = 1,  /* a device id in the first 8 bytes, host order */
-  HR_STEER_FIELD = 2,   /* a field of a gateway's datagram, the bytes behind it 0 */
+  HR_STEER_IPV4 = 4,   /* the address in the first 4 bytes, the others 0 */
+  HR_STEER_IPV6 = 6,   /* cut to ipv6_prefix bits */
+  HR_STEER_DEVICE = 1, /* a device id in the first 8 bytes, host order */
+  HR_STEER_FIELD = 2,  /* a field of a gateway's datagram, the bytes behind it 0 */
 };
 
 struct hr_steer_source {
-  __u64 kind; /* enum hr_steer_kind */
+  __u64 kind;     /* enum hr_steer_kind */
   __u64 words[2]; /* in memory order, as they stand in the packet */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_steer_source) == 24, "hr_steer_source is 24 bytes");
 
 /* What happens to a packet whose slot is vacant or has no socket. OTHER and KERNEL are bits. */
 enum hr_steer_empty {
-  HR_STEER_REJECT = 0, /* as if nothing listened: ICMP port unreachable (UDP), RST (TCP) */
-  HR_STEER_DROP = 1,   /* silence: the sink takes it */
-  HR_STEER_OTHER = 2,  /* other_slot takes it, and where that is empty too it is rejected */
-  HR_STEER_KERNEL = 4, /* the kernel chooses among all sockets of the group, those in no slot included */
+  HR_STEER_REJECT = 0,          /* as if nothing listened: ICMP port unreachable (UDP), RST (TCP) */
+  HR_STEER_DROP = 1,            /* silence: the sink takes it */
+  HR_STEER_OTHER = 2,           /* other_slot takes it, and where that is empty too it is rejected */
+  HR_STEER_KERNEL = 4,          /* the kernel chooses among all sockets of the group, those in no slot included */
   HR_STEER_OTHER_OR_KERNEL = 6, /* the kernel chooses where other_slot is empty too */
 };
 
@@ -70,19 +70,20 @@ struct hr_steer_device {
 
 /* Constants of a group, in .rodata: frozen before the first socket exists. */
 struct hr_steer_config {
-  __u32 layout; /* HR_STEER_LAYOUT */
-  __u32 ipv6_prefix; /* 1 to 128 */
-  __u32 has_devices; /* steer_devices is asked */
+  __u32 layout;       /* HR_STEER_LAYOUT */
+  __u32 ipv6_prefix;  /* 1 to 128 */
+  __u32 has_devices;  /* steer_devices is asked */
   __u32 field_offset; /* of the UDP payload, for gateways */
-  __u32 field_bytes; /* 1 to 16; 0: none */
+  __u32 field_bytes;  /* 1 to 16; 0: none */
   __u32 pad;
   struct hr_siphash_key seed;
 };
 
 /* The one element of steer_state. User space alone writes it. */
 struct hr_steer_state {
-  __u32 has_pins;  /* steer_pins is asked */
-  __u32 recording; /* a change is under way: the source of each new connection is entered into steer_pins with its slot */
+  __u32 has_pins; /* steer_pins is asked */
+  __u32
+      recording; /* a change is under way: the source of each new connection is entered into steer_pins with its slot */
 };
 
 /* What hr_steer_program_of returns for a classic filter, which has no id. */
@@ -97,8 +98,8 @@ struct hr_steer_state {
 struct hr_steer_slot_counts {
   __u64 selected_udp;
   __u64 selected_tcp; /* what reached a listener: SYNs, and packets of no connection */
-  __u64 migrated; /* connections that came here because their listener closed before it accepted them */
-  __u64 empty_udp; /* the slot was vacant or had no socket */
+  __u64 migrated;     /* connections that came here because their listener closed before it accepted them */
+  __u64 empty_udp;    /* the slot was vacant or had no socket */
   __u64 empty_tcp;
 };
 

@@ -20,7 +20,7 @@ HR_HASH(faults_links, HR_FAULTS_LINKS, struct hr_faults_pair, struct hr_faults_l
 HR_ARRAY(faults_line, 1, __u32);
 
 /* When a leaf was last taken (CLOCK_MONOTONIC). */
-HR_ARRAY(faults_leaves, HR_FAULTS_DELAY_CLASSES * HR_FAULTS_LEAVES, __u64);
+HR_ARRAY(faults_leaves, HR_FAULTS_DELAY_CLASSES *HR_FAULTS_LEAVES, __u64);
 
 HR_ARRAY(faults_turns, HR_FAULTS_DELAY_CLASSES, __u32);
 
@@ -41,7 +41,7 @@ HR_INLINE __u32 hr_faults_draw(__u64 seed, __u64 number, __u32 purpose, __u32 be
  * taken in turn. */
 HR_INLINE int hr_faults_take_leaf(__u32 delay_class, __u64 now_ns) {
   __u64 busy_ns = 2ull * HR_FAULTS_SHORTEST_NS << (delay_class & 63), taken_ns, *leaf;
-  __u32* turn = bpf_map_lookup_elem(&faults_turns, &delay_class);
+  __u32 *turn = bpf_map_lookup_elem(&faults_turns, &delay_class);
   __u32 index;
 
   if (!turn) return -1;
@@ -54,8 +54,7 @@ HR_INLINE int hr_faults_take_leaf(__u32 delay_class, __u64 now_ns) {
   return index;
 }
 
-HR_INLINE int hr_faults_hold(struct __sk_buff* skb, struct hr_faults_link* link,
-                              __u32 delay_class) {
+HR_INLINE int hr_faults_hold(struct __sk_buff *skb, struct hr_faults_link *link, __u32 delay_class) {
   __u32 zero = 0, *line = bpf_map_lookup_elem(&faults_line, &zero);
   int leaf = -1;
 
@@ -76,25 +75,20 @@ HR_INLINE int hr_faults_hold(struct __sk_buff* skb, struct hr_faults_link* link,
 }
 
 /* Again: at the end of the delay line, and at the port. */
-HR_INLINE int hr_faults_marked(struct __sk_buff* skb) {
+HR_INLINE int hr_faults_marked(struct __sk_buff *skb) {
   __u32 port = skb->mark & 0xffff;
 
   switch (skb->mark & HR_FAULTS_MARK_KIND) {
-    case HR_FAULTS_HELD:
-      skb->mark = HR_FAULTS_MARK | HR_FAULTS_DONE;
-      return bpf_redirect(port, 0);
-    case HR_FAULTS_CHARGE:
-      return TC_ACT_SHOT;
-    default:
-      skb->mark = 0;
-      return TC_ACT_UNSPEC;
+    case HR_FAULTS_HELD: skb->mark = HR_FAULTS_MARK | HR_FAULTS_DONE; return bpf_redirect(port, 0);
+    case HR_FAULTS_CHARGE: return TC_ACT_SHOT;
+    default: skb->mark = 0; return TC_ACT_UNSPEC;
   }
 }
 
 SEC("tc")
-int hr_faults(struct __sk_buff* skb) {
+int hr_faults(struct __sk_buff *skb) {
   struct hr_faults_pair pair = {.source = skb->ingress_ifindex, .destination = skb->ifindex};
-  struct hr_faults_link* link;
+  struct hr_faults_link *link;
   __u64 number, seed;
   __u32 classes;
 

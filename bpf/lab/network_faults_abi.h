@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What the lab's program for network faults (network_faults.bpf.c) and the script that sets the faults (deploy/lab/network_faults.py, which
- * has the same bytes as Python's struct) agree on. A link is a pair of ports of the lab's switch, in one
- * direction.
+ * What the lab's program for network faults (network_faults.bpf.c) and the script that sets the faults
+ * (deploy/lab/network_faults.py, which has the same bytes as Python's struct) agree on. A link is a pair of ports of
+ * the lab's switch, in one direction.
  */
 #pragma once
 

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
-/* The Internet checksum (RFC 1071) of packets that a program makes itself. Included by the proxy, the node and its clock. */
+/* The Internet checksum (RFC 1071) of packets that a program makes itself. Included by the proxy, the node and its
+ * clock. */
 #pragma once
 
 #include "bpf/abi/base_abi.h"

@@ -48,11 +48,11 @@ struct hr_packet {
   __u16 payload_bytes; /* UDP: what this packet holds of the payload. A last fragment: the bytes of layer 4 in all */
   __u8 version;        /* 4 or 6 */
   __u8 protocol;
-  __u8 fragment;       /* enum hr_fragment_kind */
-  __u8 plain;          /* no IPv4 options, no IPv6 extension headers */
+  __u8 fragment; /* enum hr_fragment_kind */
+  __u8 plain;    /* no IPv4 options, no IPv6 extension headers */
   __u32 fragment_id;
-  __u16 trace;         /* the tracer that asked for such a request; set by hr_trace_match() */
-  __u16 way;           /* enum hr_way; set by the splitter */
+  __u16 trace; /* the tracer that asked for such a request; set by hr_trace_match() */
+  __u16 way;   /* enum hr_way; set by the splitter */
 };
 
 struct hr_ipv6_fragment_header {
@@ -74,14 +74,16 @@ HR_INLINE int hr_same_address(const struct hr_address *a, const struct hr_addres
 }
 
 /*
- * Of layer 3, from its header's own field. 0 there stands for more than 65,535 bytes that GRO merged, or that TCP leaves to the
- * device to segment (BIG TCP: IPv6 since Linux 5.19, IPv4 since 6.3). Only headers are read and changed of such a packet.
+ * Of layer 3, from its header's own field. 0 there stands for more than 65,535 bytes that GRO merged, or that TCP
+ * leaves to the device to segment (BIG TCP: IPv6 since Linux 5.19, IPv4 since 6.3). Only headers are read and changed
+ * of such a packet.
  */
 HR_INLINE __u16 hr_l3_bytes(const struct __sk_buff *skb, __be16 length_be, __u16 more) {
   return !length_be && skb->gso_size ? 0xffff : bpf_ntohs(length_be) + more;
 }
 
-/* What a later fragment says of its datagram: the last one tells how many bytes of layer 4 there are in all, the others 0. */
+/* What a later fragment says of its datagram: the last one tells how many bytes of layer 4 there are in all, the others
+ * 0. */
 HR_INLINE void hr_note_end(struct hr_packet *packet, __u16 offset, int more) {
   if (!more) packet->payload_bytes = offset + packet->l3_bytes - (packet->l4_offset - packet->l3_offset);
 }
@@ -114,12 +116,13 @@ HR_INLINE int hr_parse_ipv4(struct __sk_buff *skb, struct hr_packet *packet) {
 }
 
 /*
- * One IPv6 extension header, if there is one: hop-by-hop and destination options change nothing for us, a fragment header
- * does. A routing header's destination is not the last, and an authentication header would not survive another address: what
- * carries one stays untouched. 1 = read over, 0 = layer 4 begins here.
+ * One IPv6 extension header, if there is one: hop-by-hop and destination options change nothing for us, a fragment
+ * header does. A routing header's destination is not the last, and an authentication header would not survive another
+ * address: what carries one stays untouched. 1 = read over, 0 = layer 4 begins here.
  */
 HR_INLINE int hr_parse_extension(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct hr_ipv6_fragment_header header; /* options begin alike: next header, and length in units of 8 bytes but the first */
+  struct hr_ipv6_fragment_header
+      header; /* options begin alike: next header, and length in units of 8 bytes but the first */
   __u16 offset_flags;
 
   if (packet->protocol != HR_NEXT_HEADER_HOP_BY_HOP && packet->protocol != HR_NEXT_HEADER_DESTINATION &&
@@ -192,7 +195,8 @@ HR_INLINE int hr_parse_l3(struct __sk_buff *skb, __u32 l3_offset, __u32 version,
   return version == 4 ? hr_parse_ipv4(skb, packet) : hr_parse_ipv6(skb, packet);
 }
 
-/* A global function, like hr_parse_quoted: verified once. The packet must be zeroed (6.1 asks for initialised memory). */
+/* A global function, like hr_parse_quoted: verified once. The packet must be zeroed (6.1 asks for initialised memory).
+ */
 HR_GLOBAL int hr_parse(struct __sk_buff *skb, struct hr_packet *packet) {
   if (!packet) return -1;
   if (skb->protocol == bpf_htons(ETH_P_IP)) {
@@ -212,8 +216,7 @@ HR_GLOBAL int hr_parse(struct __sk_buff *skb, struct hr_packet *packet) {
  * The packet quoted by an ICMP error: headers and as much payload as its sender cared to quote (RFC 792 promises 8
  * bytes of layer 4, Linux quotes up to 548). payload_bytes is what is really there.
  */
-HR_GLOBAL int hr_parse_quoted(struct __sk_buff *skb, __u32 l3_offset, __u32 version,
-                                                         struct hr_packet *quoted) {
+HR_GLOBAL int hr_parse_quoted(struct __sk_buff *skb, __u32 l3_offset, __u32 version, struct hr_packet *quoted) {
   struct udphdr header;
   __u32 payload_offset;
 

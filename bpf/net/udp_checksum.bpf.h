@@ -1,21 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Is a received datagram's checksum wrong? The kernel asks that only when a socket takes the datagram, which is too late for a
- * program that chooses one of several. Called by the reply program, for the datagram that would win.
+ * Is a received datagram's checksum wrong? The kernel asks that only when a socket takes the datagram, which is too
+ * late for a program that chooses one of several. Called by the reply program, for the datagram that would win.
  */
 #pragma once
 
 #include "bpf/net/checksum.bpf.h"
 #include "bpf/net/parse.bpf.h"
 
-#define HR_SUM_WORDS 16                                   /* summed at once */
-#define HR_SUM_CHUNKS 24                                  /* 1,536 bytes; what is longer, its receiver checks */
+#define HR_SUM_WORDS 16  /* summed at once */
+#define HR_SUM_CHUNKS 24 /* 1,536 bytes; what is longer, its receiver checks */
 #define HR_SUM_BYTES (HR_SUM_WORDS * (__u32)sizeof(__u32))
 
 /*
- * 0 also for what cannot be known here (a fragment, a jumbo datagram), for what has no checksum, and for what the device has
- * checked. A datagram that never left this machine's memory carries the sum of its pseudo header, which the device of its sender
- * would have completed (CHECKSUM_PARTIAL): it has nothing that could be wrong.
+ * 0 also for what cannot be known here (a fragment, a jumbo datagram), for what has no checksum, and for what the
+ * device has checked. A datagram that never left this machine's memory carries the sum of its pseudo header, which the
+ * device of its sender would have completed (CHECKSUM_PARTIAL): it has nothing that could be wrong.
  */
 HR_GLOBAL int hr_udp_checksum_is_wrong(struct __sk_buff *skb, struct hr_packet *packet) {
   __u32 words[HR_SUM_WORDS], bytes;
@@ -24,7 +24,9 @@ HR_GLOBAL int hr_udp_checksum_is_wrong(struct __sk_buff *skb, struct hr_packet *
 
   if (!packet || packet->fragment != HR_WHOLE || bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0) return 0;
   bytes = packet->payload_bytes + sizeof(struct udphdr);
-  if (bytes > HR_SUM_CHUNKS * HR_SUM_BYTES || bpf_skb_load_bytes(skb, packet->l4_offset + 6, &field, sizeof(field)) || !field) return 0;
+  if (bytes > HR_SUM_CHUNKS * HR_SUM_BYTES || bpf_skb_load_bytes(skb, packet->l4_offset + 6, &field, sizeof(field)) ||
+      !field)
+    return 0;
   sum = hr_sum_pseudo_header(0, &packet->source, &packet->destination, packet->version == 4, bytes);
   if (field == (__u16)~hr_fold(sum)) return 0;
   for (__u32 at = 0; at < HR_SUM_CHUNKS * HR_SUM_BYTES; at += HR_SUM_BYTES) {

@@ -22,8 +22,8 @@ HR_INLINE __u32 hr_node_slot(__u32 node_id, const struct hr_node_frame *frame, i
 }
 
 /*
- * HR_NODE_EVENT_COUNT: the datagram was made with a key of the cluster's. It names which one, so a forgery costs one tag at most,
- * also while two are valid.
+ * HR_NODE_EVENT_COUNT: the datagram was made with a key of the cluster's. It names which one, so a forgery costs one
+ * tag at most, also while two are valid.
  */
 HR_GLOBAL int hr_node_seal_fault(struct hr_node_scratch *in) {
   struct hr_siphash_key key;
@@ -33,7 +33,8 @@ HR_GLOBAL int hr_node_seal_fault(struct hr_node_scratch *in) {
   known = hr_node_key_of(in->datagram.header.key_id);
   if (!known) return HR_NODE_EVENT_DROPPED_KEY;
   key = known->key;
-  return in->datagram.header.tag == hr_siphash_bounded(&key, in->words, in->bytes, sizeof(in->words), HR_SIPHASH_TAG_WORD)
+  return in->datagram.header.tag ==
+                 hr_siphash_bounded(&key, in->words, in->bytes, sizeof(in->words), HR_SIPHASH_TAG_WORD)
              ? HR_NODE_EVENT_COUNT
              : HR_NODE_EVENT_DROPPED_TAG;
 }

@@ -2,7 +2,8 @@
 /*
  * The answer to the datagram in hand, sent back over the interface it came by (XDP_TX): a new frame in the place of
  * the old, with addresses swapped, a packet number of its own, tag, and whole checksums, since nothing completes them
- * later, with one exception (hr_node_udp_checksum). No answer is longer than its question, so the frame only ever shrinks.
+ * later, with one exception (hr_node_udp_checksum). No answer is longer than its question, so the frame only ever
+ * shrinks.
  */
 #pragma once
 
@@ -14,13 +15,14 @@
 /*
  * Of UDP: pseudo header, header, and the whole answer (what is behind its end is zero).
  *
- * Generic XDP sends the packet in which the datagram came, and that packet may still say CHECKSUM_PARTIAL: between virtual
- * machines of one host virtio-net passes checksums on that no device has completed. The device completes ours, so it must find
- * the pseudo header's sum in the field, as it stands in the datagram's. A whole checksum has the same value once in 65,536
- * datagrams; such an answer is lost as on the network. Native XDP never sends the packet itself (Linux 6.1, 6.12).
+ * Generic XDP sends the packet in which the datagram came, and that packet may still say CHECKSUM_PARTIAL: between
+ * virtual machines of one host virtio-net passes checksums on that no device has completed. The device completes ours,
+ * so it must find the pseudo header's sum in the field, as it stands in the datagram's. A whole checksum has the same
+ * value once in 65,536 datagrams; such an answer is lost as on the network. Native XDP never sends the packet itself
+ * (Linux 6.1, 6.12).
  */
-HR_INLINE void hr_node_udp_checksum(struct hr_node_scratch *in, struct udphdr *udp, void *addresses, __u32 address_bytes,
-                                    __be16 asked_bytes, __u16 asked_check) {
+HR_INLINE void hr_node_udp_checksum(struct hr_node_scratch *in, struct udphdr *udp, void *addresses,
+                                    __u32 address_bytes, __be16 asked_bytes, __u16 asked_check) {
   __s64 pseudo = bpf_csum_diff(NULL, 0, addresses, address_bytes, bpf_htons(IPPROTO_UDP));
   __u32 zero = 0;
   const struct hr_node_hook *hook = bpf_map_lookup_elem(&xdp_hook, &zero);
@@ -126,8 +128,8 @@ HR_INLINE int hr_node_seal(struct hr_node_scratch *in, __u32 bytes) {
 }
 
 /*
- * The XDP action. Where it fails before the frame is touched, the process gets the datagram, and answers it: whatever was
- * decided may be decided twice. The rest of the answer's body was set to zero before the decision.
+ * The XDP action. Where it fails before the frame is touched, the process gets the datagram, and answers it: whatever
+ * was decided may be decided twice. The rest of the answer's body was set to zero before the decision.
  */
 HR_GLOBAL int hr_node_send_answer(struct xdp_md *ctx, struct hr_node_scratch *in) {
   __u32 bytes, answer_bytes;
@@ -139,8 +141,11 @@ HR_GLOBAL int hr_node_send_answer(struct xdp_md *ctx, struct hr_node_scratch *in
   begin = in->ipv6 ? hr_node_head_ipv6(ctx, in, bytes) : hr_node_head_ipv4(ctx, in, bytes);
   if (begin < 0) return XDP_PASS;
   answer_bytes = HR_NODE_HEAD_BYTES - begin + bytes;
-  if (answer_bytes > in->frame_bytes || bpf_xdp_adjust_tail(ctx, (int)(answer_bytes - in->frame_bytes))) return XDP_PASS;
+  if (answer_bytes > in->frame_bytes || bpf_xdp_adjust_tail(ctx, (int)(answer_bytes - in->frame_bytes)))
+    return XDP_PASS;
   if (begin == HR_NODE_HEAD_BYTES - HR_NODE_UDP4_OFFSET - 8)
-    return bpf_xdp_store_bytes(ctx, 0, in->head + HR_NODE_HEAD_BYTES - HR_NODE_UDP4_OFFSET - 8, answer_bytes) ? XDP_DROP : XDP_TX;
-  return bpf_xdp_store_bytes(ctx, 0, in->head + HR_NODE_HEAD_BYTES - HR_NODE_UDP6_OFFSET - 8, answer_bytes) ? XDP_DROP : XDP_TX;
+    return bpf_xdp_store_bytes(ctx, 0, in->head + HR_NODE_HEAD_BYTES - HR_NODE_UDP4_OFFSET - 8, answer_bytes) ? XDP_DROP
+                                                                                                              : XDP_TX;
+  return bpf_xdp_store_bytes(ctx, 0, in->head + HR_NODE_HEAD_BYTES - HR_NODE_UDP6_OFFSET - 8, answer_bytes) ? XDP_DROP
+                                                                                                            : XDP_TX;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * TC egress of a node's interface: a datagram for several peers, sent once. The process sends it, under a mark with the
- * mask of members, to one of their addresses; each member gets a copy with its own address, port and MAC, the last one the
- * packet itself. Bytes under the tag are the same for all. The mark is cleared before the first copy, which comes by here
- * again. Checksums are updated, not made anew: the helpers know whether a device is still to finish them.
+ * mask of members, to one of their addresses; each member gets a copy with its own address, port and MAC, the last one
+ * the packet itself. Bytes under the tag are the same for all. The mark is cleared before the first copy, which comes
+ * by here again. Checksums are updated, not made anew: the helpers know whether a device is still to finish them.
  */
 #include "bpf/node/parse.bpf.h"
 
@@ -17,7 +17,8 @@ HR_INLINE int hr_node_set_port(struct __sk_buff *skb, __u32 udp_offset, __u32 fi
   __be16 old;
 
   if (bpf_skb_load_bytes(skb, udp_offset + field, &old, sizeof(old))) return -1;
-  if (bpf_l4_csum_replace(skb, udp_offset + HR_NODE_UDP_CHECK, old, port_be, BPF_F_MARK_MANGLED_0 | sizeof(old))) return -1;
+  if (bpf_l4_csum_replace(skb, udp_offset + HR_NODE_UDP_CHECK, old, port_be, BPF_F_MARK_MANGLED_0 | sizeof(old)))
+    return -1;
   return bpf_skb_store_bytes(skb, udp_offset + field, &port_be, sizeof(port_be), 0) ? -1 : 0;
 }
 
@@ -40,7 +41,8 @@ HR_INLINE int hr_node_set_ipv6(struct __sk_buff *skb, struct hr_address *address
   if (bpf_skb_load_bytes(skb, at, &old, sizeof(old))) return -1;
   difference = bpf_csum_diff((void *)&old, sizeof(old), (void *)address, sizeof(*address), 0);
   if (difference < 0) return -1;
-  if (bpf_l4_csum_replace(skb, HR_NODE_UDP6_OFFSET + HR_NODE_UDP_CHECK, 0, (__u64)difference, HR_NODE_PSEUDO)) return -1;
+  if (bpf_l4_csum_replace(skb, HR_NODE_UDP6_OFFSET + HR_NODE_UDP_CHECK, 0, (__u64)difference, HR_NODE_PSEUDO))
+    return -1;
   return bpf_skb_store_bytes(skb, at, address, sizeof(*address), 0) ? -1 : 0;
 }
 

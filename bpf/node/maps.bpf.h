@@ -38,7 +38,8 @@ HR_ARRAY(xdp_hook, 1, struct hr_node_hook);
 
 HR_PER_CPU(node_stats, 1, struct hr_node_stats);
 
-/* Ethernet, IPv6 and UDP headers take 62 bytes: they end where the answer begins, which so stands at a multiple of 8. */
+/* Ethernet, IPv6 and UDP headers take 62 bytes: they end where the answer begins, which so stands at a multiple of 8.
+ */
 #define HR_NODE_HEAD_BYTES 64
 
 /* The datagram in hand, and its answer. The XDP program's alone: it is not interrupted by itself. */

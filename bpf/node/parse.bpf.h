@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Is a frame a datagram to this node's peer port? Contract: hr_node_parse() returns 1 for a whole UDP datagram over plain
- * Ethernet and IPv4 without options or IPv6 without extension headers, to exactly the configured address and port, whose
- * lengths agree; 0 for everything else, which is the network stack's. Everybody's traffic passes here: what is not ours
- * leaves after a few comparisons.
+ * Is a frame a datagram to this node's peer port? Contract: hr_node_parse() returns 1 for a whole UDP datagram over
+ * plain Ethernet and IPv4 without options or IPv6 without extension headers, to exactly the configured address and
+ * port, whose lengths agree; 0 for everything else, which is the network stack's. Everybody's traffic passes here: what
+ * is not ours leaves after a few comparisons.
  */
 #pragma once
 
@@ -38,7 +38,8 @@ HR_INLINE void hr_node_map_ipv4(struct hr_address *address, __be32 ipv4) {
 }
 
 /* `l4_bytes`: of layer 4, as the IP header says. */
-HR_INLINE int hr_node_parse_udp(const struct udphdr *udp, __u32 l4_bytes, __u32 l4_offset, struct hr_node_frame *frame) {
+HR_INLINE int hr_node_parse_udp(const struct udphdr *udp, __u32 l4_bytes, __u32 l4_offset,
+                                struct hr_node_frame *frame) {
   if (udp->dest != node_config.port_be) return 0;
   if (bpf_ntohs(udp->len) != l4_bytes || l4_bytes < sizeof(*udp)) return 0;
   if (l4_offset + l4_bytes > frame->frame_bytes) return 0;

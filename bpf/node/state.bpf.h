@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The maps that every kernel program of a node shares, in whatever object it is: the state of rule R0, the numbers that all
- * draw from, and the cluster's keys. Each object's loader puts the node's own maps in their place.
+ * The maps that every kernel program of a node shares, in whatever object it is: the state of rule R0, the numbers that
+ * all draw from, and the cluster's keys. Each object's loader puts the node's own maps in their place.
  */
 #pragma once
 
@@ -20,8 +20,8 @@ HR_ARRAY(node, 1, struct hr_node);
 HR_MAPPED_ARRAY(numbers, 1, struct hr_node_numbers);
 
 /*
- * Written by the process, one element at a time. A hash map replaces an element by another, and one that is not preallocated
- * frees the former after its last reader: a program sees a whole key, the former or the new one.
+ * Written by the process, one element at a time. A hash map replaces an element by another, and one that is not
+ * preallocated frees the former after its last reader: a program sees a whole key, the former or the new one.
  */
 HR_MAP(HASH, BPF_F_NO_PREALLOC, node_keys, HR_NODE_KEYS, __u32, struct hr_node_key);
 

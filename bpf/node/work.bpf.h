@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * A believed datagram meets the node's state, in one critical section of R0: ring space is reserved before the lock and
- * submitted or discarded after it, so that nothing is acknowledged that is not stored (R3), and so that every acceptance
- * before a fence lies below the ring position which is read after it (R1). Each returns an enum hr_node_verdict.
+ * submitted or discarded after it, so that nothing is acknowledged that is not stored (R3), and so that every
+ * acceptance before a fence lies below the ring position which is read after it (R1). Each returns an enum
+ * hr_node_verdict.
  */
 #pragma once
 
@@ -33,9 +34,9 @@ HR_INLINE void hr_node_fill_append(struct hr_node_record *record, const struct h
 }
 
 /*
- * The process is never woken for the ring: it looks at it in each of its turns, which come at least three times a lease,
- * and a wake-up costs more than all of this. A voter that was woken would also compete with its candidate where they share
- * a processor; it hears its new leader in a moment.
+ * The process is never woken for the ring: it looks at it in each of its turns, which come at least three times a
+ * lease, and a wake-up costs more than all of this. A voter that was woken would also compete with its candidate where
+ * they share a processor; it hears its new leader in a moment.
  */
 HR_INLINE void hr_node_finish_record(void *record, enum hr_node_verdict verdict, const struct hr_node_taken *taken) {
   if (!hr_node_keeps_record(verdict, taken))
@@ -49,7 +50,8 @@ HR_INLINE enum hr_node_verdict hr_node_locked(struct hr_node *state, struct hr_n
   enum hr_node_verdict verdict;
 
   bpf_spin_lock(&state->lock);
-  verdict = hr_node_decide(&state->shared, kind, &in->taken, epoch, &in->datagram.body, room, &in->answer.body, &in->spoken);
+  verdict =
+      hr_node_decide(&state->shared, kind, &in->taken, epoch, &in->datagram.body, room, &in->answer.body, &in->spoken);
   bpf_spin_unlock(&state->lock);
   return verdict;
 }
@@ -79,29 +81,30 @@ HR_GLOBAL int hr_node_work_vote(struct hr_node_scratch *in) {
   return verdict;
 }
 
-/* `size` is a constant at each call: the ring wants one. The datagram is taken from the packet, which does not change. */
-#define HR_NODE_WORK_APPEND(name, size)                                                               \
-  HR_GLOBAL int name(struct xdp_md *ctx, struct hr_node_scratch *in) {                                \
-    struct hr_node *state = hr_the_node();                                                            \
-    enum hr_node_verdict verdict = HR_NODE_PASS;                                                      \
-    struct hr_node_record *record;                                                                    \
-    __u32 bytes;                                                                                      \
-                                                                                                      \
-    if (!in || !state) return HR_NODE_PASS;                                                           \
-    record = bpf_ringbuf_reserve(&ring, size, 0);                                                     \
-    in->taken.event = HR_NODE_EVENT_PASSED_RING_FULL;                                                 \
-    if (!record) return HR_NODE_PASS;                                                                 \
-    hr_node_fill_append(record, in);                                                                  \
-    bytes = in->bytes;                                                                                \
-    in->taken.event = HR_NODE_EVENT_PASSED_SIZE;                                                      \
-    if (bytes < HR_PEER_HEADER_BYTES || bytes > (size)-HR_NODE_RECORD_HEAD_BYTES ||                   \
-        bpf_xdp_load_bytes(ctx, in->payload_offset, record + 1, bytes)) {                              \
-      bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);                                                  \
-      return HR_NODE_PASS;                                                                            \
-    }                                                                                                 \
-    verdict = hr_node_locked(state, in, HR_PEER_APPEND, 1);                                           \
-    hr_node_finish_record(record, verdict, &in->taken);                                               \
-    return verdict;                                                                                   \
+/* `size` is a constant at each call: the ring wants one. The datagram is taken from the packet, which does not change.
+ */
+#define HR_NODE_WORK_APPEND(name, size)                                             \
+  HR_GLOBAL int name(struct xdp_md *ctx, struct hr_node_scratch *in) {              \
+    struct hr_node *state = hr_the_node();                                          \
+    enum hr_node_verdict verdict = HR_NODE_PASS;                                    \
+    struct hr_node_record *record;                                                  \
+    __u32 bytes;                                                                    \
+                                                                                    \
+    if (!in || !state) return HR_NODE_PASS;                                         \
+    record = bpf_ringbuf_reserve(&ring, size, 0);                                   \
+    in->taken.event = HR_NODE_EVENT_PASSED_RING_FULL;                               \
+    if (!record) return HR_NODE_PASS;                                               \
+    hr_node_fill_append(record, in);                                                \
+    bytes = in->bytes;                                                              \
+    in->taken.event = HR_NODE_EVENT_PASSED_SIZE;                                    \
+    if (bytes < HR_PEER_HEADER_BYTES || bytes > (size)-HR_NODE_RECORD_HEAD_BYTES || \
+        bpf_xdp_load_bytes(ctx, in->payload_offset, record + 1, bytes)) {           \
+      bpf_ringbuf_discard(record, BPF_RB_NO_WAKEUP);                                \
+      return HR_NODE_PASS;                                                          \
+    }                                                                               \
+    verdict = hr_node_locked(state, in, HR_PEER_APPEND, 1);                         \
+    hr_node_finish_record(record, verdict, &in->taken);                             \
+    return verdict;                                                                 \
   }
 HR_NODE_WORK_APPEND(hr_node_work_small_append, HR_NODE_RECORD_SMALL_BYTES)
 HR_NODE_WORK_APPEND(hr_node_work_large_append, HR_NODE_RECORD_LARGE_BYTES)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * XDP of a node's interface: the peers' datagrams. It believes (admit), decides in one critical section (work), and
- * answers or leaves the datagram to the process. Everything that is not to this node's peer port passes at once; whatever
- * is not plain passes too (R3). Dropped is only what was made without the key or was seen before.
+ * answers or leaves the datagram to the process. Everything that is not to this node's peer port passes at once;
+ * whatever is not plain passes too (R3). Dropped is only what was made without the key or was seen before.
  */
 #include "bpf/node/admit.bpf.h"
 #include "bpf/node/answer.bpf.h"
@@ -58,8 +58,8 @@ HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_f
 }
 
 /*
- * Each side writes its own word and then reads the other's, with a full barrier between (an addition that returns what was
- * there is one): either this sees that the process sleeps, or the process sees that something moved.
+ * Each side writes its own word and then reads the other's, with a full barrier between (an addition that returns what
+ * was there is one): either this sees that the process sleeps, or the process sees that something moved.
  */
 HR_INLINE int hr_node_rings(__u32 event) {
   struct hr_node_doorbell *word;

@@ -1,14 +1,15 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * ANNOUNCE: a cluster's leader says that it leads, and the leader map follows with no user space in between. Called by
- * the reply program, which sees every packet of the uplinks and has parsed it already, for UDP to an announce port; with
- * none configured the verifier removes the question.
+ * the reply program, which sees every packet of the uplinks and has parsed it already, for UDP to an announce port;
+ * with none configured the verifier removes the question.
  *
- * A datagram without this proxy's tag passes untouched, because it may be for another proxy behind this host. A datagram
- * with the tag is consumed, whether it changes anything or not.
+ * A datagram without this proxy's tag passes untouched, because it may be for another proxy behind this host. A
+ * datagram with the tag is consumed, whether it changes anything or not.
  *
- * While a key is changed there are two. An announcement does not name its key, so both are tried: a forgery then costs a second
- * tag, of 13 words. A reload replaces both keys in one element of a map, so a program sees the former ones or the new ones.
+ * While a key is changed there are two. An announcement does not name its key, so both are tried: a forgery then costs
+ * a second tag, of 13 words. A reload replaces both keys in one element of a map, so a program sees the former ones or
+ * the new ones.
  */
 #pragma once
 
@@ -21,8 +22,8 @@
 #include <linux/pkt_cls.h>
 
 /*
- * The announcement in hand, out of its packet, what it publishes, and the backend that it names: on the stack they would not fit beside the reply
- * program's own frame. A program is not interrupted by another on its CPU.
+ * The announcement in hand, out of its packet, what it publishes, and the backend that it names: on the stack they
+ * would not fit beside the reply program's own frame. A program is not interrupted by another on its CPU.
  */
 struct hr_announcement_in_hand {
   struct hr_announcement announcement;
@@ -148,8 +149,8 @@ HR_GLOBAL int hr_announce(struct __sk_buff *skb, __u32 payload_offset, __u32 pay
   struct hr_announcement_in_hand *in = bpf_map_lookup_elem(&announcements, &zero);
 
   /* Other protocols may use that port number, too. */
-  if (!in || payload_bytes < sizeof(magic) ||
-      bpf_skb_load_bytes(skb, payload_offset, &magic, sizeof(magic)) || magic != HR_ANNOUNCEMENT_MAGIC)
+  if (!in || payload_bytes < sizeof(magic) || bpf_skb_load_bytes(skb, payload_offset, &magic, sizeof(magic)) ||
+      magic != HR_ANNOUNCEMENT_MAGIC)
     return TC_ACT_UNSPEC;
   reason = hr_open_announcement(skb, payload_offset, payload_bytes, in);
   if (!reason) reason = hr_take_announcement(skb, in, &service_id);

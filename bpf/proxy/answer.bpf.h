@@ -38,7 +38,7 @@ struct hr_reply {
   __u32 config_id;
   __u32 service_id;
   __u32 backend_id;
-  __u32 index; /* of the backend within the service */
+  __u32 index;     /* of the backend within the service */
   __u32 known;     /* there is a flow, or a socket that is connected to the VIP: the client asked through the proxy */
   __u32 untracked; /* the client has lately sent requests that were forwarded untracked */
   __u32 way;       /* enum hr_way: how the answer goes back */
@@ -66,7 +66,8 @@ HR_INLINE __u32 hr_part(struct __sk_buff *skb, struct hr_payload payload, const 
                                          : HR_PART_FIRST | HR_PART_LAST;
 }
 
-/* Does the request still wait? Then the copy that was compared with was its own (hr_is_still_wanted). A full barrier. */
+/* Does the request still wait? Then the copy that was compared with was its own (hr_is_still_wanted). A full barrier.
+ */
 HR_INLINE int hr_still_waits(struct hr_request *request, const struct hr_reply *reply) {
   __u64 word = __sync_fetch_and_add(&request->word, 0);
 
@@ -75,10 +76,11 @@ HR_INLINE int hr_still_waits(struct hr_request *request, const struct hr_reply *
 }
 
 /*
- * Does this datagram answer another request than this one, which waits? A DNS answer says what it answers, so that is compared always: an
- * answer that only guesses a waiting query's port and id is none. What else is stale answers an older request with the same
- * key, and where no older one can be waiting nothing is compared. Where the datagrams of an answer are numbered, an answer is
- * outstanding until its last one, and a datagram that continues an answer which has not begun belongs to an older one.
+ * Does this datagram answer another request than this one, which waits? A DNS answer says what it answers, so that is
+ * compared always: an answer that only guesses a waiting query's port and id is none. What else is stale answers an
+ * older request with the same key, and where no older one can be waiting nothing is compared. Where the datagrams of an
+ * answer are numbered, an answer is outstanding until its last one, and a datagram that continues an answer which has
+ * not begun belongs to an older one.
  */
 HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
                           const struct hr_reply *reply) {
@@ -124,8 +126,8 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
     hr_load_note(reply->backend_id, took_ns);
   }
   /*
-   * Of the answers that a pause held back, only the one that ends the pause counts. Where each request meets a pause of its
-   * own, every answer ends one and counts.
+   * Of the answers that a pause held back, only the one that ends the pause counts. Where each request meets a pause of
+   * its own, every answer ends one and counts.
    */
   if (about == HR_ANSWER_HELD_BACK) return;
   /* A lost update between two CPUs costs one sample of an average. */
@@ -133,9 +135,10 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
 }
 
 /*
- * Was a copy around the first backend of use? It was, if it was answered within the delay, or if that one has sent nothing since: it has
- * stalled. Otherwise both are slow, and a copy adds to what they have to do. A first send around a down backend owes nothing, and where
- * a nack was in play the winner may be its release (HR_DEBT_RETRIES). A global function: rare.
+ * Was a copy around the first backend of use? It was, if it was answered within the delay, or if that one has sent
+ * nothing since: it has stalled. Otherwise both are slow, and a copy adds to what they have to do. A first send around
+ * a down backend owes nothing, and where a nack was in play the winner may be its release (HR_DEBT_RETRIES). A global
+ * function: rare.
  */
 HR_GLOBAL int hr_was_of_use(__u32 config_id, __u32 index, __u32 winner, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -160,10 +163,11 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
     hr_count(reply->service_stats, HR_WON_BY_FIRST);
   else
     hr_count(reply->service_stats, HR_WON_BY_HEDGE);
-  hr_debts_earn(reply->service_id, request->client, reply->config->attempts,
-                (HR_FAILOVER_MASK(request->masks) & bit) &&
-                    hr_was_of_use(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->index, reply->now_ns),
-                HR_NOT_AWAITED_MASK(request->masks) != 0);
+  hr_debts_earn(
+      reply->service_id, request->client, reply->config->attempts,
+      (HR_FAILOVER_MASK(request->masks) & bit) &&
+          hr_was_of_use(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->index, reply->now_ns),
+      HR_NOT_AWAITED_MASK(request->masks) != 0);
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
   hr_count_backend_win(reply->backend_id);
 }
@@ -181,8 +185,8 @@ HR_INLINE int hr_finish(struct hr_wheel *wheel, struct hr_request *request, __u6
 }
 
 /*
- * A backend that a handover sent the request again may answer twice. Where an answer may have several datagrams, a second
- * answer looks like more of the first.
+ * A backend that a handover sent the request again may answer twice. Where an answer may have several datagrams, a
+ * second answer looks like more of the first.
  */
 HR_INLINE int hr_is_second_answer(const struct hr_request *request, __u32 state, const struct hr_reply *reply) {
   return state != HR_STATE_NACKED && reply->config->profile.one_datagram &&
@@ -221,11 +225,10 @@ HR_INLINE int hr_is_healthy_choice(__u32 packed) {
 }
 
 /*
- * Applies a reply's pushback (config_abi.h) to its service, for a second at most. The reply is the backend's own answer to a
- * request that it was sent. Returns the pushback; 0: none. A global function, because it needs a stack of its own.
+ * Applies a reply's pushback (config_abi.h) to its service, for a second at most. The reply is the backend's own answer
+ * to a request that it was sent. Returns the pushback; 0: none. A global function, because it needs a stack of its own.
  */
-HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset,
-                                 __u32 payload_bytes) {
+HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset, __u32 payload_bytes) {
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
   struct hr_service_config *config = hr_config_of(config_id);
@@ -242,7 +245,8 @@ HR_GLOBAL __u32 hr_take_pushback(struct __sk_buff *skb, __u32 config_id, __u32 p
     wait_ns = (__u64)said * 1000000;
     if (wait_ns > HR_PUSHBACK_HOLD_NS) wait_ns = HR_PUSHBACK_HOLD_NS;
   }
-  /* What another backend asks may be less: the longest wait holds for a second after the last reply that asked for it. */
+  /* What another backend asks may be less: the longest wait holds for a second after the last reply that asked for it.
+   */
   if (hr_now_ns() >= READ_ONCE(state->pushback_until_ns) || wait_ns >= READ_ONCE(state->pushback_ns)) {
     WRITE_ONCE(state->pushback_ns, wait_ns);
     WRITE_ONCE(state->pushback_until_ns, hr_now_ns() + HR_PUSHBACK_HOLD_NS);
@@ -256,14 +260,13 @@ HR_INLINE int hr_will_be_looked_at(const struct hr_request *request, const struc
   __u64 deadline_ns = request->sent_ns + reply->config->deadline_ns;
 
   if (said == HR_PUSHBACK_NEVER) return 0;
-  return READ_ONCE(request->due_ns) < deadline_ns &&
-         request->sent_ns + (__u64)said * 1000000 < deadline_ns;
+  return READ_ONCE(request->due_ns) < deadline_ns && request->sent_ns + (__u64)said * 1000000 < deadline_ns;
 }
 
 /*
- * Does the announced leader send a nack for an earlier request that its handover passed over? When the lap looked, the nack
- * was still under way, so the leader seemed to hold the request. No other program would ask the leader again, so the lap
- * looks once more: once for each term, like a handover.
+ * Does the announced leader send a nack for an earlier request that its handover passed over? When the lap looked, the
+ * nack was still under way, so the leader seemed to hold the request. No other program would ask the leader again, so
+ * the lap looks once more: once for each term, like a handover.
  */
 HR_INLINE int hr_was_passed_over(const struct hr_request *request, const struct hr_reply *reply) {
   struct hr_leader *leader = bpf_map_lookup_elem(&leaders, &reply->service_id);
@@ -285,18 +288,19 @@ HR_INLINE __u32 hr_take_nack(struct hr_request *request, const struct hr_reply *
 }
 
 /*
- * A nack is consumed while another backend can still answer: a copy is under way, or an attempt is left for a backend that
- * was not asked and is healthy. A backend that a nack named as the leader counts whatever its health. The last nack goes to
- * the client. Only nacks count here, not answers, because an answer on another CPU that has not yet ended PENDING must not
- * look like one more nack.
+ * A nack is consumed while another backend can still answer: a copy is under way, or an attempt is left for a backend
+ * that was not asked and is healthy. A backend that a nack named as the leader counts whatever its health. The last
+ * nack goes to the client. Only nacks count here, not answers, because an answer on another CPU that has not yet ended
+ * PENDING must not look like one more nack.
  *
- * With a cluster, `leaderless` says that the nack is about leadership: the backend's process is gone, or it does not lead.
- * The next leader gets the request when it is announced (handover.bpf.h), so until the deadline the request is not lost. The
- * other members are asked whatever their health: without a leader they hold requests, which looks like silence.
+ * With a cluster, `leaderless` says that the nack is about leadership: the backend's process is gone, or it does not
+ * lead. The next leader gets the request when it is announced (handover.bpf.h), so until the deadline the request is
+ * not lost. The other members are asked whatever their health: without a leader they hold requests, which looks like
+ * silence.
  *
- * A nack that asks for no hedge (`pushback`) is the last one. After a nack that asks for a later hedge, the clock makes the
- * attempt. In a dry run no attempt replaces the nack, so it is the last one too; and so it is when too many requests are refused
- * (HR_RETRIES_MAX). Nacks about leadership are not counted there: they end with the election.
+ * A nack that asks for no hedge (`pushback`) is the last one. After a nack that asks for a later hedge, the clock makes
+ * the attempt. In a dry run no attempt replaces the nack, so it is the last one too; and so it is when too many
+ * requests are refused (HR_RETRIES_MAX). Nacks about leadership are not counted there: they end with the election.
  */
 HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_request *request, __u64 word,
                                          const struct hr_reply *reply, __u32 leaderless, __u32 pushback) {
@@ -310,11 +314,11 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
   int dry = policy && hr_is_dry(policy);
   int passed_over = leaderless && !dry && wheel && hr_was_passed_over(request, reply);
   int under_way = HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks);
-  int open = !under_way && attempts < reply->config->attempts &&
-             (HR_SENT_MASK(masks) & everybody) != everybody &&
-             (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
-              hr_is_healthy_choice(hr_choose_now(reply->config_id, HR_SENT_MASK(masks) | hr_owing_two(reply->config, request),
-                                                 HR_EXPLORE_NEVER, request->client, reply->now_ns)));
+  int open =
+      !under_way && attempts < reply->config->attempts && (HR_SENT_MASK(masks) & everybody) != everybody &&
+      (leaderless || hr_open_hint(request, HR_SENT_MASK(masks)) < HR_MAX_BACKENDS_PER_SERVICE ||
+       hr_is_healthy_choice(hr_choose_now(reply->config_id, HR_SENT_MASK(masks) | hr_owing_two(reply->config, request),
+                                          HR_EXPLORE_NEVER, request->client, reply->now_ns)));
   /* An attempt follows: at once, or when the clock looks. */
   int follows = open && !dry && !passed_over && (!pushback || hr_will_be_looked_at(request, reply, pushback));
 
@@ -347,8 +351,8 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
 }
 
 /*
- * A nack after the deadline is no answer. It goes to the client only if no other backend can still answer, and an answer
- * that comes after it still reaches the client.
+ * A nack after the deadline is no answer. It goes to the client only if no other backend can still answer, and an
+ * answer that comes after it still reaches the client.
  */
 HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS, .request = HR_REFERENCE_REQUEST(reply->reference)};
@@ -384,7 +388,9 @@ HR_INLINE int hr_is_of_untracked(const struct hr_request *request, __u64 word, c
 enum hr_late_verdict { HR_LATE_UNKNOWN, HR_LATE_FIRST, HR_LATE_WINNER, HR_LATE_LOSER };
 
 #define HR_LATE_IS_ERROR 0x100u /* of `flags`: it is no answer; the low bits are the backend's place */
-#define HR_LATE_UNTRACKED 0x200u /* requests were forwarded under such keys: only a loser's first datagram is its own */
+#define HR_LATE_UNTRACKED                                                                     \
+  0x200u /* requests were forwarded under such keys: only a loser's first datagram is its own \
+          */
 
 /*
  * What a datagram of a backend is to the request that it names, once that one's place is free again: the first late
@@ -444,8 +450,8 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
       return answer;
     }
     /*
-     * Nothing was sent there: forged, or meant for an older request with this key. It decides nothing. If it was outstanding, it is so
-     * no longer, and its sender is not silent.
+     * Nothing was sent there: forged, or meant for an older request with this key. It decides nothing. If it was
+     * outstanding, it is so no longer, and its sender is not silent.
      */
     if (hr_part(skb, payload, reply) & HR_PART_LAST && hr_take_older(request, bit))
       hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client, reply->now_ns);
@@ -462,7 +468,8 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
       return answer;
     }
     if (reply->config->profile.echo) hr_take_older(request, bit);
-    hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client, reply->now_ns); /* it names an older request */
+    hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client,
+                 reply->now_ns); /* it names an older request */
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;
     hr_count(reply->service_stats, HR_STALE_DROPPED);
@@ -493,7 +500,8 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
       hr_count_win(request, reply);
       answer.ended = 1;
-      if (HR_SENT_MASK(before) & ~bit) hr_attest(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->now_ns);
+      if (HR_SENT_MASK(before) & ~bit)
+        hr_attest(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->now_ns);
       return answer;
     }
     word = READ_ONCE(request->word); /* another CPU was first */

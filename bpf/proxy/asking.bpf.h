@@ -1,36 +1,39 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Does the client of a flow wait for an answer? A flow has no requests, and most of what its client sends needs no answer:
- * acknowledgements, keep-alives, uploads. A client that waits repeats itself: it sends the same datagram again, or sends at ever longer
- * distances (QUIC, TURN, DTLS back off), or begins anew as it once began and was answered (WireGuard). Called by the splitter, and by the
- * reply program when an answer comes.
+ * Does the client of a flow wait for an answer? A flow has no requests, and most of what its client sends needs no
+ * answer: acknowledgements, keep-alives, uploads. A client that waits repeats itself: it sends the same datagram again,
+ * or sends at ever longer distances (QUIC, TURN, DTLS back off), or begins anew as it once began and was answered
+ * (WireGuard). Called by the splitter, and by the reply program when an answer comes.
  */
 #pragma once
 
 #include "bpf/proxy/flow.bpf.h"
 #include "bpf/proxy/health.bpf.h"
 
-#define HR_ASKING_TICKS(ms) ((__u32)(((ms) * 1000000ull) >> HR_ASKING_TICK_SHIFT))
-#define HR_ASKING_BURST HR_ASKING_TICKS(16)    /* closer datagrams are one question */
-#define HR_ASKING_SAME_MIN HR_ASKING_TICKS(120) /* the same datagram is repeated at such distances: a keep-alive's are longer, an upload's shorter */
+#define HR_ASKING_TICKS(ms) ((__u32)(((ms)*1000000ull) >> HR_ASKING_TICK_SHIFT))
+#define HR_ASKING_BURST HR_ASKING_TICKS(16) /* closer datagrams are one question */
+/* The same datagram is repeated at such distances: a keep-alive's are longer, an upload's shorter. */
+#define HR_ASKING_SAME_MIN HR_ASKING_TICKS(120)
 #define HR_ASKING_SAME_MAX HR_ASKING_TICKS(3000)
-#define HR_ASKING_ANEW_MIN HR_ASKING_TICKS(2000) /* one like the first at such distances at least */
+#define HR_ASKING_ANEW_MIN HR_ASKING_TICKS(2000)                  /* one like the first at such distances at least */
 #define HR_ASKING_LONGER(gap, before) (4 * (gap) >= 7 * (before)) /* a distance that is 7/4 of the one before */
 
 /*
- * How sure it is: the same datagram again, or one like the first, counts 2, a longer distance 1. Distances that vary by chance grow by
- * 7/4 five times in a row once in 140,000 datagrams.
+ * How sure it is: the same datagram again, or one like the first, counts 2, a longer distance 1. Distances that vary by
+ * chance grow by 7/4 five times in a row once in 140,000 datagrams.
  */
 #define HR_ASKING_OWED 5
 
 #define HR_ASKING_BYTES 256 /* of a payload that are compared, beside its length */
 
-/* A hash of a payload in the upper half, of its length and first bytes in the lower one. A QUIC packet's first four bits alone are the same in each. */
+/* A hash of a payload in the upper half, of its length and first bytes in the lower one. A QUIC packet's first four
+ * bits alone are the same in each. */
 HR_INLINE __u32 hr_payload_hash(struct __sk_buff *skb, const struct hr_packet *packet) {
   __u64 words[4], hash = packet->payload_bytes, kind = 0;
 
   for (__u32 at = 0; at < HR_ASKING_BYTES; at += sizeof(words)) {
-    __u64 chunk = READ_ONCE(packet->payload_bytes); /* read anew in each round: all that the verifier knows of one is `at` */
+    __u64 chunk =
+        READ_ONCE(packet->payload_bytes); /* read anew in each round: all that the verifier knows of one is `at` */
 
     if (chunk <= at) break;
     chunk -= at;
@@ -49,8 +52,8 @@ HR_INLINE __u32 hr_payload_hash(struct __sk_buff *skb, const struct hr_packet *p
 }
 
 /*
- * Notes a datagram of a flow's client. 1: it has waited for an answer since `asking.since`. The same datagrams from a client whose backend
- * has never been heard are a stream that nothing answers.
+ * Notes a datagram of a flow's client. 1: it has waited for an answer since `asking.since`. The same datagrams from a
+ * client whose backend has never been heard are a stream that nothing answers.
  */
 HR_GLOBAL int hr_flow_asks(struct __sk_buff *skb, struct hr_packet *packet, struct hr_flow *flow, __u64 now_ns) {
   __u32 now = (__u32)(now_ns >> HR_ASKING_TICK_SHIFT), hash, gap, add = 0, backend_id, heard;
@@ -72,7 +75,8 @@ HR_GLOBAL int hr_flow_asks(struct __sk_buff *skb, struct hr_packet *packet, stru
     if ((asking->state & HR_ASKING_OPENING_ANSWERED) && (!asking->last || gap >= HR_ASKING_ANEW_MIN)) add = 2;
   }
   if (asking->last && asking->gap && HR_ASKING_LONGER(gap, asking->gap)) add = add ? add : 1;
-  if (asking->last && heard && asking->hash == hash >> 16 && gap >= HR_ASKING_SAME_MIN && gap <= HR_ASKING_SAME_MAX) add = 2;
+  if (asking->last && heard && asking->hash == hash >> 16 && gap >= HR_ASKING_SAME_MIN && gap <= HR_ASKING_SAME_MAX)
+    add = 2;
   if (!asking->last || !add) {
     asking->since = now;
     asking->repeats = 0;
@@ -103,7 +107,8 @@ HR_INLINE __u64 hr_flow_wait(const struct hr_flow *flow, __u32 client, __u64 now
          (flow->asking.state & HR_ASKING_ANSWERED ? 0 : HR_WAIT_UNPROVED);
 }
 
-/* The flow goes on at another backend, which knows nothing of it; `former`: the place that it never had an answer of, or HR_NO_BACKEND. */
+/* The flow goes on at another backend, which knows nothing of it; `former`: the place that it never had an answer of,
+ * or HR_NO_BACKEND. */
 HR_INLINE void hr_flow_moves(struct hr_flow *flow, __u32 backend_id, __u32 former) {
   flow->id = backend_id;
   flow->asking.last = 0;
@@ -113,8 +118,8 @@ HR_INLINE void hr_flow_moves(struct hr_flow *flow, __u32 backend_id, __u32 forme
 }
 
 /*
- * The first answer to a flow that another backend has left without one for more than its suspicion timeout: what waits there is owed an
- * answer. A global function: rare.
+ * The first answer to a flow that another backend has left without one for more than its suspicion timeout: what waits
+ * there is owed an answer. A global function: rare.
  */
 HR_GLOBAL int hr_flow_proves(__u32 config_id, __u32 former, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);

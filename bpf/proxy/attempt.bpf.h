@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Sending a request once more, for any reason: a copy beside the first send, a hedge, a nack's release, a probe, a handover.
- * Each is claimed, sent and settled once, as sent, not needed or failed; budget, masks, attempts, flows, counters and trace
- * are touched nowhere else. The backend travels in skb->mark, the copy's due time and its request's generation in its Ethernet
- * source address, so that two sends of one request that are under way at once share no state. Called by the splitter and the clock.
+ * Sending a request once more, for any reason: a copy beside the first send, a hedge, a nack's release, a probe, a
+ * handover. Each is claimed, sent and settled once, as sent, not needed or failed; budget, masks, attempts, flows,
+ * counters and trace are touched nowhere else. The backend travels in skb->mark, the copy's due time and its request's
+ * generation in its Ethernet source address, so that two sends of one request that are under way at once share no
+ * state. Called by the splitter and the clock.
  */
 #pragma once
 
@@ -19,33 +20,36 @@ enum hr_attempt_flags {
   HR_ATTEMPT_PAID = 1u << 1,    /* a hedge, from the budget; every other send is a failover */
   HR_ATTEMPT_PROBE = 1u << 2,   /* of a down backend */
   HR_ATTEMPT_HINTED = 1u << 3,  /* it goes to the backend that a nack named as the leader */
-  HR_ATTEMPT_IDLE = 1u << 4,    /* beside the first send, because both backends are idle: paid by answers (HR_DEBT_COPIES) */
-  HR_ATTEMPT_OWED = 1u << 5,    /* around a backend that is not healthy: paid by its own answer (HR_DEBT_FAILOVERS) */
+  HR_ATTEMPT_IDLE = 1u << 4, /* beside the first send, while both backends are idle: paid by answers (HR_DEBT_COPIES) */
+  HR_ATTEMPT_OWED = 1u << 5, /* around a backend that is not healthy: paid by its own answer (HR_DEBT_FAILOVERS) */
 };
 
 enum hr_outcome { HR_OUTCOME_SENT, HR_OUTCOME_NOT_NEEDED, HR_OUTCOME_FAILED };
 
 struct hr_attempt {
-  __u64 word;    /* the request's before the claim: while it stands, the request waits and its parked bytes are its own */
+  __u64 word; /* the request's before the claim: while it stands, the request waits and its parked bytes are its own */
   __u64 due_ns;  /* a hedge's, for the fire error; 0 = it was due at no particular time */
   __u32 request; /* index */
   __u32 set;     /* what the claim changed in the request's masks */
   __u32 cleared;
   __u16 backend_id;
-  __u8 index;    /* HR_NO_BACKEND: no attempt now, for `reason` */
-  __u8 kind;     /* enum hr_trace_kind */
-  __u8 flags;    /* enum hr_attempt_flags */
+  __u8 index; /* HR_NO_BACKEND: no attempt now, for `reason` */
+  __u8 kind;  /* enum hr_trace_kind */
+  __u8 flags; /* enum hr_attempt_flags */
   __u8 reason;
-  __u8 probe;    /* a down backend to be probed beside it; HR_NO_BACKEND */
+  __u8 probe;     /* a down backend to be probed beside it; HR_NO_BACKEND */
   __u8 config_id; /* of the configuration that it is decided by */
   __u8 pad[4];
 };
 
 /* An attempt that is still to be claimed, for a request that was pending when its word was read. */
 HR_INLINE struct hr_attempt hr_attempt_of(__u32 request, __u64 word, __u32 config_id, __u32 kind) {
-  struct hr_attempt attempt = {
-      .word = word, .request = request, .index = HR_NO_BACKEND, .kind = kind, .probe = HR_NO_BACKEND,
-      .config_id = config_id};
+  struct hr_attempt attempt = {.word = word,
+                               .request = request,
+                               .index = HR_NO_BACKEND,
+                               .kind = kind,
+                               .probe = HR_NO_BACKEND,
+                               .config_id = config_id};
 
   return attempt;
 }
@@ -54,8 +58,8 @@ HR_INLINE struct hr_attempt hr_attempt_of(__u32 request, __u64 word, __u32 confi
 
 /*
  * The one end of a claim. Sent: it is counted, and its backend's silence counts from now on. Not needed (an answer
- * came in between) or failed (the kernel would not build or send it): everything that was claimed is given back, but what
- * an older attempt had set stays. Returns 0 when it was sent.
+ * came in between) or failed (the kernel would not build or send it): everything that was claimed is given back, but
+ * what an older attempt had set stays. Returns 0 when it was sent.
  */
 HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
   struct hr_request *request;
@@ -112,8 +116,8 @@ HR_GLOBAL int hr_settle(struct hr_attempt *attempt, __u32 outcome) {
 /* ---- Claim ------------------------------------------------------------------------------------------------------- */
 
 /*
- * Notes the attempt in the request before it is sent, so that its answer finds everything in place. Like the claims below a
- * global function: verified once, with a stack of its own.
+ * Notes the attempt in the request before it is sent, so that its answer finds everything in place. Like the claims
+ * below a global function: verified once, with a stack of its own.
  */
 HR_GLOBAL int hr_note_attempt(struct hr_attempt *attempt, __u32 index, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
@@ -172,9 +176,10 @@ HR_GLOBAL int hr_pay_beside(struct hr_attempt *attempt, __u32 packed, __u64 now_
 }
 
 /*
- * Claims what a choice (packed) puts beside a send: a copy at once, which is one of the attempts, or a probe. A probe by
- * turns (HR_CHOSE_PROBE) is always due. A claim leaves `index` at HR_NO_BACKEND where there is nothing to send. Inline: a frame
- * between the splitter's and hr_note_attempt()'s is beyond the 512 bytes of a chain, as clang 19 compiles them.
+ * Claims what a choice (packed) puts beside a send: a copy at once, which is one of the attempts, or a probe. A probe
+ * by turns (HR_CHOSE_PROBE) is always due. A claim leaves `index` at HR_NO_BACKEND where there is nothing to send.
+ * Inline: a frame between the splitter's and hr_note_attempt()'s is beyond the 512 bytes of a chain, as clang 19
+ * compiles them.
  */
 HR_INLINE void hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 now_ns) {
   if (hr_pay_beside(attempt, packed, now_ns)) hr_note_attempt(attempt, hr_unpack_choice(packed).second, now_ns);
@@ -188,16 +193,16 @@ HR_INLINE int hr_owe_failover(__u32 service_id, __u32 client) {
 
 /*
  * Claims the next attempt of a pending request, for the clock or for a nack. It is a failover, free of the
- * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. An attempt from a down
- * backend to one that is not healthy either is paid for too, because without a healthy backend load must not double for
- * longer than suspicion lasts. A failover around a silent backend is owed until its answer is of use, and one more than may be owed is
- * paid for like a hedge.
- * The claim is a compare-and-swap on `attempts`, so that the clock and a nack's release never make the same attempt twice. The
- * masks are set before it: a program that finds the attempt taken finds in the masks where it goes (hr_judge_nack).
- * In a dry run it is claimed, paid and counted, and nothing is sent.
+ * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. An attempt from a
+ * down backend to one that is not healthy either is paid for too, because without a healthy backend load must not
+ * double for longer than suspicion lasts. A failover around a silent backend is owed until its answer is of use, and
+ * one more than may be owed is paid for like a hedge. The claim is a compare-and-swap on `attempts`, so that the clock
+ * and a nack's release never make the same attempt twice. The masks are set before it: a program that finds the attempt
+ * taken finds in the masks where it goes (hr_judge_nack). In a dry run it is claimed, paid and counted, and nothing is
+ * sent.
  *
- * A backend's pushback holds for hedges, and for a request whose nack carried it. It does not hold for other nacks or for
- * silence, because these decide which backend can answer, not how soon.
+ * A backend's pushback holds for hedges, and for a request whose nack carried it. It does not hold for other nacks or
+ * for silence, because these decide which backend can answer, not how soon.
  */
 HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   struct hr_request *request = attempt ? hr_request_at(attempt->request) : 0;
@@ -220,7 +225,8 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   if (attempts >= config->attempts) return 0;
   choice = hr_unpack_choice(hr_choose_next(attempt->config_id, attempt->request, HR_SENT_MASK(masks), now_ns));
   target = hr_open_hint(request, HR_SENT_MASK(masks));
-  if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(policy, target)) && !(hr_unrouted(policy, now_ns) >> target & 1))
+  if (target < HR_MAX_BACKENDS_PER_SERVICE && (nacked || !hr_is_drained(policy, target)) &&
+      !(hr_unrouted(policy, now_ns) >> target & 1))
     attempt->flags = HR_ATTEMPT_HINTED;
   else
     target = choice.first;
@@ -267,8 +273,8 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
 /* ---- Send -------------------------------------------------------------------------------------------------------- */
 
 /*
- * Sends a copy, which bears the tag, to the clock link's inner end, where a clone can be routed; its mark names the backend. The
- * neighbour entry sets both addresses when the clone leaves.
+ * Sends a copy, which bears the tag, to the clock link's inner end, where a clone can be routed; its mark names the
+ * backend. The neighbour entry sets both addresses when the clone leaves.
  */
 HR_INLINE int hr_clone_to_uplink(struct __sk_buff *skb, const struct hr_attempt *attempt) {
   struct hr_link_note note = {.due = HR_NOTE_DUE(attempt->due_ns), .generation = HR_WORD_GENERATION(attempt->word)};
@@ -279,8 +285,8 @@ HR_INLINE int hr_clone_to_uplink(struct __sk_buff *skb, const struct hr_attempt 
 }
 
 /*
- * Does the request still wait? Then the bytes read so far were its own, because they are given back only after its word has
- * changed. A full barrier.
+ * Does the request still wait? Then the bytes read so far were its own, because they are given back only after its word
+ * has changed. A full barrier.
  */
 HR_INLINE int hr_is_still_wanted(struct hr_request *request, const struct hr_attempt *attempt) {
   return __sync_fetch_and_add(&request->word, 0) == attempt->word;
@@ -299,7 +305,8 @@ HR_GLOBAL int hr_send_attempt(struct __sk_buff *skb, struct hr_attempt *attempt)
   return hr_settle(attempt, failed || hr_clone_to_uplink(skb, attempt) ? HR_OUTCOME_FAILED : HR_OUTCOME_SENT);
 }
 
-/* Sends the probe that an attempt asks for, if it is still due. A global function: rare, and with a stack of its own. */
+/* Sends the probe that an attempt asks for, if it is still due. A global function: rare, and with a stack of its own.
+ */
 HR_GLOBAL int hr_send_probe_beside(struct __sk_buff *skb, struct hr_attempt *beside, __u64 now_ns) {
   struct hr_attempt probe;
 

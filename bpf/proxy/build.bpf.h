@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Making a packet of a parked copy: the bytes with their complete checksum, in a carrier skb that is not CHECKSUM_PARTIAL. A copy is
- * as right as what the client sent: a damaged request must not become a valid one. Called where an attempt is sent (attempt.bpf.h).
+ * Making a packet of a parked copy: the bytes with their complete checksum, in a carrier skb that is not
+ * CHECKSUM_PARTIAL. A copy is as right as what the client sent: a damaged request must not become a valid one. Called
+ * where an attempt is sent (attempt.bpf.h).
  */
 #pragma once
 
@@ -44,9 +45,9 @@ HR_INLINE __u16 hr_udp_checksum(__s64 sum, struct udphdr *from, struct udphdr *t
 }
 
 /*
- * The same where the client's packet has a complete checksum: that one, with what changes taken out and put in (RFC 1624), so that
- * it is wrong where the client's was. 0: the packet has none yet (CHECKSUM_PARTIAL: the sum of its pseudo header stands for it),
- * or has none at all.
+ * The same where the client's packet has a complete checksum: that one, with what changes taken out and put in (RFC
+ * 1624), so that it is wrong where the client's was. 0: the packet has none yet (CHECKSUM_PARTIAL: the sum of its
+ * pseudo header stands for it), or has none at all.
  */
 HR_INLINE __u16 hr_followed_checksum(struct hr_parked *parked, struct udphdr *from, struct udphdr *to,
                                      const struct hr_address *source, const struct hr_address *destination, int version,

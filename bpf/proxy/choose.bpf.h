@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Choosing in the kernel: gathers what choose.h decides from, and applies what a choice costs (the counters by which some
- * requests explore or probe, and the time of a down standby's next probe). Called by the splitter, the clock and the reply
- * program.
+ * Choosing in the kernel: gathers what choose.h decides from, and applies what a choice costs (the counters by which
+ * some requests explore or probe, and the time of a down standby's next probe). Called by the splitter, the clock and
+ * the reply program.
  */
 #pragma once
 
@@ -18,15 +18,17 @@ HR_INLINE __u32 hr_pack_choice(const struct hr_choice *choice) {
 }
 
 /*
- * The snapshot of the choice in hand: on the stack it would not fit beside the reply program's own frame. A program is not
- * interrupted by another on its CPU.
+ * The snapshot of the choice in hand: on the stack it would not fit beside the reply program's own frame. A program is
+ * not interrupted by another on its CPU.
  */
 HR_PER_CPU(choice_views, 1, struct hr_choice_view);
 
 /*
- * The places that requests may go to: those that can be reached, or all where none can. A dry run steers around nothing.
+ * The places that requests may go to: those that can be reached, or all where none can. A dry run steers around
+ * nothing.
  */
-HR_INLINE __u32 hr_open_places(const struct hr_service_config *config, const struct hr_service_policy *policy, __u64 now_ns) {
+HR_INLINE __u32 hr_open_places(const struct hr_service_config *config, const struct hr_service_policy *policy,
+                               __u64 now_ns) {
   return hr_choice_narrow(config->present, hr_is_dry(policy) ? ~0u : ~hr_unrouted(policy, now_ns));
 }
 
@@ -38,8 +40,9 @@ HR_INLINE int hr_takes_least_heard(__u32 service_id) {
 }
 
 /*
- * hr_choose() among a service's backends as they are now to this client, packed into a word: a global function, so that its loops are
- * verified once. The verifier knows nothing of what stands in a map, so it does not follow every combination of healths.
+ * hr_choose() among a service's backends as they are now to this client, packed into a word: a global function, so that
+ * its loops are verified once. The verifier knows nothing of what stands in a map, so it does not follow every
+ * combination of healths.
  */
 HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick, __u32 client, __u64 now_ns) {
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
@@ -75,14 +78,16 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
       view->healthy |= 1u << i;
     else if (health == HR_SUSPECT)
       view->suspect |= 1u << i;
-    else if (state->health == HR_DOWN && now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
+    else if (state->health == HR_DOWN &&
+             now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       view->retry_due |= 1u << i;
     view->answer_us[i] = view->least_heard ? hr_choice_least_heard(state->last_receive_ns, now_ns)
                                            : hr_choice_by_load(hr_load_of(backend_id, now_ns), state->answer_ewma_ns);
   }
   /* Behind the loop, which the verifier would otherwise walk anew for each place that may be the target. */
-  target = hr_choice_target(hr_choice_leader(view->leader, view->present, view->drained), view->preferred, view->present,
-                            explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  target = hr_choice_target(hr_choice_leader(view->leader, view->present, view->drained), view->preferred,
+                            view->present, explore_tick) &
+           (HR_MAX_BACKENDS_PER_SERVICE - 1);
   target_id = hr_backend_id(config, target);
   target_state = bpf_map_lookup_elem(&backend_states, &target_id);
   if (target_state) view->probe_tick = target_state->probe_counter;
@@ -115,8 +120,8 @@ HR_INLINE __u32 hr_owing_two(const struct hr_service_config *config, const struc
 }
 
 /*
- * The choice for a request's next attempt, among those that are not in `sent_mask`: a healthy backend that owes its key nothing, or
- * else any that does not owe it two. A global function: verified once.
+ * The choice for a request's next attempt, among those that are not in `sent_mask`: a healthy backend that owes its key
+ * nothing, or else any that does not owe it two. A global function: verified once.
  */
 HR_GLOBAL __u32 hr_choose_next(__u32 config_id, __u32 index, __u32 sent_mask, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -155,9 +160,9 @@ HR_INLINE int hr_take_retry(const struct hr_service_config *config, __u32 backen
 }
 
 /*
- * Of `places` the first whose backend is down and due for a probe; else HR_NO_BACKEND. A request that goes to its healthy target asks
- * about no other backend, so without this a standby that has come back would be down until a hedge looks for one. A global function:
- * rare.
+ * Of `places` the first whose backend is down and due for a probe; else HR_NO_BACKEND. A request that goes to its
+ * healthy target asks about no other backend, so without this a standby that has come back would be down until a hedge
+ * looks for one. A global function: rare.
  */
 HR_GLOBAL __u32 hr_place_to_probe(__u32 config_id, __u32 places, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -168,9 +173,11 @@ HR_GLOBAL __u32 hr_place_to_probe(__u32 config_id, __u32 places, __u64 now_ns) {
     struct hr_backend_state *state;
 
     if (!((config->present & places) >> i & 1)) continue;
-    hr_health_of(config_id, backend_id, HR_NO_CLIENT, now_ns); /* suspicion ends, or becomes more, when it is looked at */
+    hr_health_of(config_id, backend_id, HR_NO_CLIENT,
+                 now_ns); /* suspicion ends, or becomes more, when it is looked at */
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
-    if (state && state->health == HR_DOWN && now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
+    if (state && state->health == HR_DOWN &&
+        now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       return i;
   }
   return HR_NO_BACKEND;
@@ -213,8 +220,8 @@ HR_INLINE __u32 hr_place_of_backend(const struct hr_service_config *config, __u3
 }
 
 /*
- * Where a new request goes that may go to any backend: to its healthy target, or while that one's load is full to the best of the others, if
- * its load is not. A global function: it has a stack of its own.
+ * Where a new request goes that may go to any backend: to its healthy target, or while that one's load is full to the
+ * best of the others, if its load is not. A global function: it has a stack of its own.
  */
 HR_GLOBAL __u32 hr_cold_place(__u32 config_id, __u32 target, __u32 client, __u64 now_ns) {
   struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
@@ -225,7 +232,9 @@ HR_GLOBAL __u32 hr_cold_place(__u32 config_id, __u32 target, __u32 client, __u64
   choice = hr_unpack_choice(
       hr_choose_now(config_id, 1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
   /* Where all others are drained, the choice is one of those. */
-  if (!hr_choice_is_fair(&choice) || hr_is_drained(policy, choice.first) || hr_load_of(hr_backend_id(config, choice.first), now_ns) >= HR_LOAD_FULL) return target;
+  if (!hr_choice_is_fair(&choice) || hr_is_drained(policy, choice.first) ||
+      hr_load_of(hr_backend_id(config, choice.first), now_ns) >= HR_LOAD_FULL)
+    return target;
   return choice.first;
 }
 
@@ -243,16 +252,18 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   if (hr_has_standby(config) &&
       ((drained >> target & 1) || hr_health_of(config_id, hr_backend_id(config, target), client, now_ns) != HR_HEALTHY))
     packed = hr_choose_steered(config_id, target, explore_tick, client, now_ns);
-  else if (config->spreads && !hr_is_dry(policy) && (preferred = hr_cold_place(config_id, target, client, now_ns)) != target)
+  else if (config->spreads && !hr_is_dry(policy) &&
+           (preferred = hr_cold_place(config_id, target, client, now_ns)) != target)
     packed = HR_PACKED_CHOICE(preferred, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
   return hr_unpack_choice(packed);
 }
 
 /*
- * The place of a packet that is to reach a backend that answers, and can have no copy: of a connection, a flow, or a datagram that
- * nothing answers. Where a request goes to a suspect backend and to another, that is the other one if it is healthy, though it be drained.
- * Nothing shows that such a packet was lost, so it is no probe: the next request has its turn. A backend that is suspect to this client
- * alone, for what may be owed no answer, is not gone around. A global function: rare.
+ * The place of a packet that is to reach a backend that answers, and can have no copy: of a connection, a flow, or a
+ * datagram that nothing answers. Where a request goes to a suspect backend and to another, that is the other one if it
+ * is healthy, though it be drained. Nothing shows that such a packet was lost, so it is no probe: the next request has
+ * its turn. A backend that is suspect to this client alone, for what may be owed no answer, is not gone around. A
+ * global function: rare.
  */
 HR_GLOBAL __u32 hr_sure_place(__u32 config_id, __u32 packed, __u32 client, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -265,7 +276,8 @@ HR_GLOBAL __u32 hr_sure_place(__u32 config_id, __u32 packed, __u32 client, __u64
     target_id = hr_backend_id(config, choice.first);
     state = bpf_map_lookup_elem(&backend_states, &target_id);
     if (state && state->health == HR_HEALTHY && (READ_ONCE(state->wait_since) & HR_WAIT_UNPROVED)) return choice.first;
-    return hr_health_of(config_id, hr_backend_id(config, choice.second), client, now_ns) == HR_HEALTHY ? choice.second : choice.first;
+    return hr_health_of(config_id, hr_backend_id(config, choice.second), client, now_ns) == HR_HEALTHY ? choice.second
+                                                                                                       : choice.first;
   }
   if (choice.why != HR_CHOSE_PROBE) return choice.first;
   target_id = hr_backend_id(config, choice.second);
@@ -275,8 +287,8 @@ HR_GLOBAL __u32 hr_sure_place(__u32 config_id, __u32 packed, __u32 client, __u64
 }
 
 /*
- * The load by which a backend is idle or not; one that is being drained never is. The functions here are global because the splitter's
- * frame is full: each has a stack of its own.
+ * The load by which a backend is idle or not; one that is being drained never is. The functions here are global because
+ * the splitter's frame is full: each has a stack of its own.
  */
 #define HR_NEVER_IDLE (~0u)
 HR_GLOBAL __u32 hr_load_at(__u32 config_id, __u32 place, __u64 now_ns) {
@@ -288,10 +300,12 @@ HR_GLOBAL __u32 hr_load_at(__u32 config_id, __u32 place, __u64 now_ns) {
   return hr_load_seen(hr_backend_id(config, place), READ_ONCE(state->copied), now_ns);
 }
 
-/* A copied request may be known until its retention ends. From this part of all requests on copies would keep others from being tracked. */
+/* A copied request may be known until its retention ends. From this part of all requests on copies would keep others
+ * from being tracked. */
 #define HR_COPIES_PART 4
 
-/* Both backends of a new request are idle: may a copy leave with its first send? A dry run counts it, and nothing leaves. */
+/* Both backends of a new request are idle: may a copy leave with its first send? A dry run counts it, and nothing
+ * leaves. */
 HR_GLOBAL int hr_owe_copy(__u32 service_id, __u32 client, __u64 now_ns) {
   struct hr_service_policy *policy = hr_policy_of(service_id);
   struct hr_wheel *wheel = hr_the_wheel();
@@ -309,22 +323,24 @@ HR_GLOBAL int hr_owe_copy(__u32 service_id, __u32 client, __u64 now_ns) {
   return 0;
 }
 
-/* Does a copy of this client's request leave at this load? The share that does is noted, for what servers report has those copies in it. */
+/* Does a copy of this client's request leave at this load? The share that does is noted, for what servers report has
+ * those copies in it. */
 HR_GLOBAL int hr_is_copied(__u32 config_id, __u32 load, __u32 client, __u64 now_ns) {
   struct hr_service_state *state = hr_service_state_of(HR_CONFIG_SERVICE(config_id));
   struct hr_service_config *config = hr_config_of(config_id);
   int copied;
 
   if (!config || !state) return 0;
-  copied = load != HR_NEVER_IDLE && hr_load_is_idle(load, config->idle_share, load > config->idle_share ? bpf_get_prandom_u32() : 0) &&
+  copied = load != HR_NEVER_IDLE &&
+           hr_load_is_idle(load, config->idle_share, load > config->idle_share ? bpf_get_prandom_u32() : 0) &&
            hr_owe_copy(HR_CONFIG_SERVICE(config_id), client, now_ns);
   state->copied = hr_smooth(state->copied, copied ? 65535 : 0, 6);
   return copied;
 }
 
 /*
- * The client of a request that may be copied; HR_NO_CLIENT: it may not. A request whose key is owed replies that look like its own gets no
- * copy: of two backends that each owe several, no reply could be told from an older one.
+ * The client of a request that may be copied; HR_NO_CLIENT: it may not. A request whose key is owed replies that look
+ * like its own gets no copy: of two backends that each owe several, no reply could be told from an older one.
  */
 HR_GLOBAL __u32 hr_copied_client(__u32 config_id, __u32 index) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -335,8 +351,8 @@ HR_GLOBAL __u32 hr_copied_client(__u32 config_id, __u32 index) {
 }
 
 /*
- * The load of the place that would get the copy. A suspect backend may, since it may only have missed a datagram: its answer shows that at
- * once.
+ * The load of the place that would get the copy. A suspect backend may, since it may only have missed a datagram: its
+ * answer shows that at once.
  */
 HR_GLOBAL __u32 hr_load_of_copy(__u32 config_id, __u32 place, __u32 client, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -348,8 +364,8 @@ HR_GLOBAL __u32 hr_load_of_copy(__u32 config_id, __u32 place, __u32 client, __u6
 }
 
 /*
- * Where a second copy of a new request goes, which leaves with the first: to the best of the other backends, if that one and `first` are
- * idle. HR_NO_BACKEND: there is none.
+ * Where a second copy of a new request goes, which leaves with the first: to the best of the other backends, if that
+ * one and `first` are idle. HR_NO_BACKEND: there is none.
  */
 HR_GLOBAL __u32 hr_idle_place(__u32 config_id, __u32 index, __u32 first, __u64 now_ns) {
   __u32 load = hr_load_at(config_id, first, now_ns), client = hr_copied_client(config_id, index), other;

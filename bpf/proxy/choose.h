@@ -1,19 +1,21 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Which backend gets a request next. A pure function from a snapshot to a choice: it reads no map, writes nothing, and
- * compiles for both sides. The kernel programs call it through choose.bpf.h, which gathers the snapshot and applies what
- * a choice costs; `hedgerow status` calls it natively to say where the next request goes.
+ * compiles for both sides. The kernel programs call it through choose.bpf.h, which gathers the snapshot and applies
+ * what a choice costs; `hedgerow status` calls it natively to say where the next request goes.
  */
 #pragma once
 
 #include "bpf/proxy/load.h"
 
-/* While the target is down, one request in so many is copied to it as a probe, and one after HR_STANDBY_RETRY where requests are seldom. */
+/* While the target is down, one request in so many is copied to it as a probe, and one after HR_STANDBY_RETRY where
+ * requests are seldom. */
 #define HR_PROBE_ONE_IN 64
 /*
- * While the daemon prefers another backend, one request in so many still goes to the leader first, or nothing would show
- * that it is fast again. Of the choices among standbys, one in so many takes the one that was heard least lately, in place of the fastest:
- * a standby that was slow once would never be asked again. Below one in a hundred, so that a slow backend stays out of the p99.
+ * While the daemon prefers another backend, one request in so many still goes to the leader first, or nothing would
+ * show that it is fast again. Of the choices among standbys, one in so many takes the one that was heard least lately,
+ * in place of the fastest: a standby that was slow once would never be asked again. Below one in a hundred, so that a
+ * slow backend stays out of the p99.
  */
 #define HR_EXPLORE_ONE_IN 128
 #define HR_EXPLORE_NEVER 1 /* a tick at which no request does */
@@ -21,9 +23,9 @@
 #define HR_STANDBY_RETRY 8
 
 /*
- * The health of a backend, which is healthy to all others, to the client that waits there, and whose suspicion timeout ends at
- * `suspect_ns`: SUSPECT for an election timeout, then DOWN for HR_STANDBY_RETRY of them. Not where nothing shows by then that the
- * client is owed an answer: other backends were asked meanwhile.
+ * The health of a backend, which is healthy to all others, to the client that waits there, and whose suspicion timeout
+ * ends at `suspect_ns`: SUSPECT for an election timeout, then DOWN for HR_STANDBY_RETRY of them. Not where nothing
+ * shows by then that the client is owed an answer: other backends were asked meanwhile.
  */
 HR_INLINE __u32 hr_health_by_wait(__u64 wait, __u64 suspect_ns, __u64 election_timeout_ns, __u64 now_ns) {
   if (now_ns <= suspect_ns) return HR_HEALTHY;
@@ -33,34 +35,35 @@ HR_INLINE __u32 hr_health_by_wait(__u64 wait, __u64 suspect_ns, __u64 election_t
 }
 
 enum hr_choice_why {
-  HR_CHOSE_NONE = 0,        /* no backend is left to ask */
-  HR_CHOSE_LEADER = 1,      /* the leader, which is healthy */
-  HR_CHOSE_PREFERRED = 2,   /* the backend that is preferred to it, which is healthy */
-  HR_CHOSE_STANDBY = 3,     /* another healthy backend: the target is drained, was asked already, or is not healthy */
-  HR_CHOSE_BOTH = 4,        /* a new request, and the backend it would go to is suspect: that backend, and another at once */
-  HR_CHOSE_AROUND = 5,      /* a new request, and the target is down: a standby */
-  HR_CHOSE_PROBE = 6,       /* the same, and the target gets a copy as a probe */
+  HR_CHOSE_NONE = 0,      /* no backend is left to ask */
+  HR_CHOSE_LEADER = 1,    /* the leader, which is healthy */
+  HR_CHOSE_PREFERRED = 2, /* the backend that is preferred to it, which is healthy */
+  HR_CHOSE_STANDBY = 3,   /* another healthy backend: the target is drained, was asked already, or is not healthy */
+  HR_CHOSE_BOTH = 4,   /* a new request, and the backend it would go to is suspect: that backend, and another at once */
+  HR_CHOSE_AROUND = 5, /* a new request, and the target is down: a standby */
+  HR_CHOSE_PROBE = 6,  /* the same, and the target gets a copy as a probe */
   HR_CHOSE_LAST_RESORT = 7, /* the best of those left, none of which is healthy */
   HR_CHOSE_DRY_RUN = 8,     /* a dry run: the target, where else it would have been BOTH, AROUND or PROBE */
-  HR_CHOSE_TEST = 9,        /* the place that the request would have gone to: a test of the hedge (bpf/proxy/splitter.bpf.c) */
-  HR_CHOSE_IDLE = 10,       /* the leader or the preferred backend, and a copy to another, because both are idle */
+  HR_CHOSE_TEST = 9, /* the place that the request would have gone to: a test of the hedge (bpf/proxy/splitter.bpf.c) */
+  HR_CHOSE_IDLE = 10, /* the leader or the preferred backend, and a copy to another, because both are idle */
 };
 
 /* Masks and indices are of places within the service. */
 struct hr_choice_view {
-  __u32 answer_us[HR_MAX_BACKENDS_PER_SERVICE]; /* hr_choice_by_load() of smoothed answer times, or hr_choice_least_heard() */
-  __u32 explore_tick; /* requests so far that had a preferred backend */
-  __u32 probe_tick;   /* requests so far that went around the target */
+  __u32 answer_us[HR_MAX_BACKENDS_PER_SERVICE]; /* hr_choice_by_load() of smoothed answer times, or
+                                                   hr_choice_least_heard() */
+  __u32 explore_tick;                           /* requests so far that had a preferred backend */
+  __u32 probe_tick;                             /* requests so far that went around the target */
   __u8 leader;
   __u8 preferred; /* place + 1; 0 = none */
   __u8 present;   /* mask of places that requests may go to */
   __u8 drained;
   __u8 healthy;
-  __u8 suspect;   /* neither healthy nor suspect is down */
-  __u8 retry_due; /* of those down: may be probed again */
-  __u8 exclude;   /* mask of places that were sent the request already; 0 = it is new */
+  __u8 suspect;     /* neither healthy nor suspect is down */
+  __u8 retry_due;   /* of those down: may be probed again */
+  __u8 exclude;     /* mask of places that were sent the request already; 0 = it is new */
   __u8 least_heard; /* 1 = answer_us are hr_choice_least_heard(): the choice explores */
-  __u8 spent;       /* 1 = no copy may leave around a suspect backend: too many that did were of no use (HR_DEBT_FAILOVERS) */
+  __u8 spent; /* 1 = no copy may leave around a suspect backend: too many that did were of no use (HR_DEBT_FAILOVERS) */
 };
 
 struct hr_choice {
@@ -70,7 +73,8 @@ struct hr_choice {
   __u8 probe;  /* 1 = the copy is a probe of a down backend: free, no attempt, and no request waits for its answer */
 };
 
-/* Of a choice that explores, in place of an answer time: the longer a backend has not been heard, the lower. In units of 2^20 ns. */
+/* Of a choice that explores, in place of an answer time: the longer a backend has not been heard, the lower. In units
+ * of 2^20 ns. */
 HR_INLINE __u32 hr_choice_least_heard(__u64 last_receive_ns, __u64 now_ns) {
   const __u64 age = (now_ns - last_receive_ns) >> 20;
 
@@ -78,8 +82,8 @@ HR_INLINE __u32 hr_choice_least_heard(__u64 last_receive_ns, __u64 now_ns) {
 }
 
 /*
- * In place of an answer time: the hot-cold rule of Prequal (section 3). The backends whose load is not full come first, by
- * answer time; the others by load.
+ * In place of an answer time: the hot-cold rule of Prequal (section 3). The backends whose load is not full come first,
+ * by answer time; the others by load.
  */
 #define HR_CHOICE_HOT 0x80000000u
 HR_INLINE __u32 hr_choice_by_load(__u32 load, __u64 answer_ns) {
@@ -93,8 +97,9 @@ HR_INLINE __u32 hr_choice_by_load(__u32 load, __u64 answer_ns) {
 HR_INLINE __u32 hr_choice_narrow(__u32 mask, __u32 wanted) { return mask & wanted ? mask & wanted : mask; }
 
 /*
- * The lowest place of a mask that is not empty: the number of bits below its lowest one. clang 14 has no count of trailing zeros for BPF.
- * Without branches, because the verifier would walk all that follows once for each place that they tell apart.
+ * The lowest place of a mask that is not empty: the number of bits below its lowest one. clang 14 has no count of
+ * trailing zeros for BPF. Without branches, because the verifier would walk all that follows once for each place that
+ * they tell apart.
  */
 HR_INLINE __u32 hr_choice_lowest(__u32 mask) {
   __u32 below = ~mask & (mask - 1) & 0xff;
@@ -105,8 +110,8 @@ HR_INLINE __u32 hr_choice_lowest(__u32 mask) {
 }
 
 /*
- * The place that leads. In the moment in which a reload has published a configuration without the leader, and has not moved
- * the leader yet, it is the first place that is present and not drained.
+ * The place that leads. In the moment in which a reload has published a configuration without the leader, and has not
+ * moved the leader yet, it is the first place that is present and not drained.
  */
 HR_INLINE __u32 hr_choice_leader(__u32 leader, __u32 present, __u32 drained) {
   if (!present || (present >> (leader & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1)) return leader;
@@ -118,7 +123,8 @@ HR_INLINE __u32 hr_choice_target(__u32 leader, __u32 preferred, __u32 present, _
   return (present << 1 >> preferred & 1) && preferred && explore_tick % HR_EXPLORE_ONE_IN ? preferred - 1 : leader;
 }
 
-/* The best of `mask`: by health, then not drained, then by answer time. Not inlined: its caller's frame must be small. */
+/* The best of `mask`: by health, then not drained, then by answer time. Not inlined: its caller's frame must be small.
+ */
 static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_choice_view *view, __u32 mask) {
   __u32 best = HR_NO_BACKEND;
   __u64 best_us = ~0ull;
@@ -137,8 +143,8 @@ static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_ch
 
 /*
  * A probe of a down standby rides beside a send to a healthy backend and never replaces one. It rides only where the
- * standbys were looked at anyway: a request that goes to its healthy target asks about no other backend, unless the daemon has named
- * unhealthy ones (hr_place_to_probe).
+ * standbys were looked at anyway: a request that goes to its healthy target asks about no other backend, unless the
+ * daemon has named unhealthy ones (hr_place_to_probe).
  */
 HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
   struct hr_choice choice = {.first = HR_NO_BACKEND, .second = HR_NO_BACKEND, .why = HR_CHOSE_NONE, .probe = 0};
@@ -160,7 +166,8 @@ HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
   }
   choice.why = view->healthy & bit ? HR_CHOSE_STANDBY : HR_CHOSE_LAST_RESORT;
   if (!view->exclude) {
-    /* Draining ends where every other backend is down. Where one is suspect, both it and the drained backend are asked. */
+    /* Draining ends where every other backend is down. Where one is suspect, both it and the drained backend are asked.
+     */
     mask = view->drained & bit && !view->spent ? open & view->suspect & ~(__u32)view->drained : 0;
     if (mask)
       choice.why = HR_CHOSE_BOTH;
@@ -214,7 +221,8 @@ HR_INLINE int hr_choice_is_measured(const struct hr_choice *choice) {
   return hr_choice_is_fair(choice) || choice->why == HR_CHOSE_AROUND || choice->why == HR_CHOSE_PROBE;
 }
 
-/* The backend of a packet that can have no copy, because two answers would look alike. The packet itself is the probe. */
+/* The backend of a packet that can have no copy, because two answers would look alike. The packet itself is the probe.
+ */
 HR_INLINE __u32 hr_choice_alone(const struct hr_choice *choice) {
   return choice->why == HR_CHOSE_PROBE ? choice->second : choice->first;
 }

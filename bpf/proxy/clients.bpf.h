@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * May this packet use a VIP? A VIP serves its host: what a socket here sends passes, and what netfilter gave an IPv4 address of
- * this host (MASQUERADE, SNAT), as a container's packets behind Docker's bridge (docs/adr/0056). Else what this host forwards, for a
- * container, a virtual machine or another host, passes from the networks that the service lists, and so does what a child of an uplink
- * sends. The kernel tells what is forwarded: ingress_ifindex (skb_iif) is 0 unless the packet has come in from an interface; way.bpf.h
- * tells children. Called by the splitter, for each packet.
+ * May this packet use a VIP? A VIP serves its host: what a socket here sends passes, and what netfilter gave an IPv4
+ * address of this host (MASQUERADE, SNAT), as a container's packets behind Docker's bridge (docs/adr/0056). Else what
+ * this host forwards, for a container, a virtual machine or another host, passes from the networks that the service
+ * lists, and so does what a child of an uplink sends. The kernel tells what is forwarded: ingress_ifindex (skb_iif) is
+ * 0 unless the packet has come in from an interface; way.bpf.h tells children. Called by the splitter, for each packet.
  */
 #pragma once
 
@@ -25,8 +25,9 @@ HR_GLOBAL int hr_lists_client(const struct hr_service_config *config, const stru
 }
 
 /*
- * Has this host hidden the sender behind an address of its own? No IPv4 packet comes in with one (Linux drops it as martian), so one that
- * goes out with one was given it here. An IPv6 neighbour could forge it, and spend this host's shares.
+ * Has this host hidden the sender behind an address of its own? No IPv4 packet comes in with one (Linux drops it as
+ * martian), so one that goes out with one was given it here. An IPv6 neighbour could forge it, and spend this host's
+ * shares.
  */
 HR_INLINE int hr_is_hidden_by_host(const struct hr_packet *packet) {
   return packet->version == 4 && packet->way != HR_WAY_STRANGER && hr_has_own_source(packet);

@@ -15,9 +15,10 @@
 
 #define HR_STEPS_PER_LAP 4096 /* slots and requests looked at */
 /*
- * A lap looks this far ahead (in fine ticks, 3.1 and 12.6 ms) for something that waits: the period of the lap that it is
- * about to choose, and what such laps are late by. Of 14,337 laps of 1 ms on an idle virtual machine 203 took more than
- * 1.1 ms, 24 more than 1.6 and 3 more than 3; with 1.6 ms of look-ahead one hedge in 100 was fired a millisecond late.
+ * A lap looks this far ahead (in fine ticks, 3.1 and 12.6 ms) for something that waits: the period of the lap that it
+ * is about to choose, and what such laps are late by. Of 14,337 laps of 1 ms on an idle virtual machine 203 took more
+ * than 1.1 ms, 24 more than 1.6 and 3 more than 3; with 1.6 ms of look-ahead one hedge in 100 was fired a millisecond
+ * late.
  */
 #define HR_SHORT_AHEAD_TICKS 96
 #define HR_LONG_AHEAD_TICKS 384
@@ -96,13 +97,14 @@ HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
     hr_count_backend_unanswered(hr_backend_id(visit->config, visit->request->first));
 }
 
-/* No backend has more to say about it: each has answered with its one datagram, and no reply is under way in another program. */
+/* No backend has more to say about it: each has answered with its one datagram, and no reply is under way in another
+ * program. */
 HR_INLINE int hr_is_over(const struct hr_visit *visit) {
   const struct hr_request *request = visit->request;
   __u32 masks = READ_ONCE(request->masks);
 
-  return visit->config->profile.one_datagram && !(HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks)) && !request->sent_again &&
-         visit->now_ns > request->done_ns + HR_REPLY_TAKES_NS;
+  return visit->config->profile.one_datagram && !(HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks)) &&
+         !request->sent_again && visit->now_ns > request->done_ns + HR_REPLY_TAKES_NS;
 }
 
 /* Is the reply program that has ended the request still at work with it? */
@@ -128,15 +130,15 @@ HR_INLINE void hr_note_late(const struct hr_visit *visit) {
 
 /*
  * No longer pending. The scoreboard entry is retained where more than one backend was asked, because
- * the losers' datagrams must be recognised, until all are there. So it is where the only answer would be taken for a loser's. The other
- * entries would only take up cache.
+ * the losers' datagrams must be recognised, until all are there. So it is where the only answer would be taken for a
+ * loser's. The other entries would only take up cache.
  */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
   __u32 sent = HR_SENT_MASK(request->masks);
   __u64 word = visit->word;
   int retained = ((sent & (sent - 1)) && !hr_is_over(visit)) || HR_OUTSTANDING_NOW(request->outstanding) ||
-                (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->config->profile.one_datagram);
+                 (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->config->profile.one_datagram);
 
   if (hr_is_in_hand(visit)) {
     hr_requeue(visit, visit->now_ns + (1ull << HR_FINE_SHIFT), 1);
@@ -199,8 +201,8 @@ HR_INLINE void hr_reason_once(const struct hr_visit *visit, __u32 reason, __u32 
 }
 
 /*
- * The time at which the first backend becomes SUSPECT if it stays silent, as it has been since this request was sent: then
- * the next attempt is free. ~0 otherwise. A global function: rare, and verified once.
+ * The time at which the first backend becomes SUSPECT if it stays silent, as it has been since this request was sent:
+ * then the next attempt is free. ~0 otherwise. A global function: rare, and verified once.
  */
 HR_GLOBAL __u64 hr_suspicion_due_ns(__u32 config_id, __u32 index) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -238,7 +240,8 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
     __u64 open_ns = ~0ull;
 
     /* The backend asked for a definite wait, so the clock need not look in between. */
-    if (hr_held_back(HR_CONFIG_SERVICE(visit->config_id), request->sent_ns, visit->now_ns, &open_ns) && open_ns < deadline_ns) {
+    if (hr_held_back(HR_CONFIG_SERVICE(visit->config_id), request->sent_ns, visit->now_ns, &open_ns) &&
+        open_ns < deadline_ns) {
       hr_requeue(visit, open_ns, 1);
       return;
     }
@@ -346,7 +349,8 @@ HR_INLINE void hr_set_cursors(struct hr_wheel *wheel, const struct hr_lap *lap) 
     wheel->coarse_cursor = lap->coarse_end - HR_COARSE_SLOTS;
   }
   if (wheel->fine_cursor + HR_FINE_SLOTS < lap->fine_end) wheel->fine_cursor = lap->fine_end - HR_FINE_SLOTS;
-  if (wheel->coarse_cursor + HR_COARSE_SLOTS < lap->coarse_end) wheel->coarse_cursor = lap->coarse_end - HR_COARSE_SLOTS;
+  if (wheel->coarse_cursor + HR_COARSE_SLOTS < lap->coarse_end)
+    wheel->coarse_cursor = lap->coarse_end - HR_COARSE_SLOTS;
 }
 
 struct hr_look_ahead {
@@ -411,7 +415,8 @@ HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct h
  */
 HR_INLINE int hr_may_rest(struct hr_wheel *wheel) {
   if (HR_HELD_REQUESTS(READ_ONCE(wheel->held))) return 0;
-  if (__sync_val_compare_and_swap(&wheel->running, 1, 0) != 1) return 1; /* a lap of an older epoch went to rest first */
+  if (__sync_val_compare_and_swap(&wheel->running, 1, 0) != 1)
+    return 1; /* a lap of an older epoch went to rest first */
   if (!HR_HELD_REQUESTS(__sync_fetch_and_add(&wheel->held, 0))) return 1;
   return __sync_val_compare_and_swap(&wheel->running, 0, 1) != 0; /* not 0: a splitter has started another */
 }
@@ -453,8 +458,8 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
 }
 
 /*
- * A carrier came under the tag's address, so the kernel takes it for another host's and would send no error about it (icmp_send()
- * in net/ipv4/icmp.c), as it does where the backend's neighbour entry fails.
+ * A carrier came under the tag's address, so the kernel takes it for another host's and would send no error about it
+ * (icmp_send() in net/ipv4/icmp.c), as it does where the backend's neighbour entry fails.
  */
 HR_INLINE int hr_leave(struct __sk_buff *skb, __u32 mark, const struct hr_backend *backend) {
   bpf_skb_change_type(skb, PACKET_HOST);
@@ -498,8 +503,9 @@ HR_GLOBAL int hr_release(struct __sk_buff *skb, __u32 index) {
 }
 
 /*
- * A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. Service and mark are read before the
- * word, which says whose they were. A copy whose request is gone is dropped: no client waits for its answer any more.
+ * A finished copy on its second pass: a clone cannot take bpf_redirect_neigh, this packet can. Service and mark are
+ * read before the word, which says whose they were. A copy whose request is gone is dropped: no client waits for its
+ * answer any more.
  */
 HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
   struct hr_request *request = hr_request_at(HR_MARK_REQUEST(mark));
@@ -522,7 +528,8 @@ HR_INLINE int hr_send_finished(struct __sk_buff *skb, __u32 mark) {
   backend = bpf_map_lookup_elem(&backends, &backend_id);
   if (!backend) return TC_ACT_SHOT;
   if (HR_MARK_KIND(mark) == HR_MARK_HEDGE)
-    hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR, (__u64)(HR_NOTE_DUE(hr_now_ns()) - note.due) << HR_NOTE_DUE_SHIFT);
+    hr_record_service(service_id, HR_HISTOGRAM_FIRE_ERROR,
+                      (__u64)(HR_NOTE_DUE(hr_now_ns()) - note.due) << HR_NOTE_DUE_SHIFT);
   return hr_leave(skb, client_mark, backend);
 }
 
@@ -532,16 +539,12 @@ int hr_clock(struct __sk_buff *skb) {
 
   if (hr_has_tag(skb)) {
     switch (HR_MARK_KIND(mark)) {
-      case HR_MARK_LAP:
-        return hr_lap(skb, HR_MARK_VALUE(mark));
+      case HR_MARK_LAP: return hr_lap(skb, HR_MARK_VALUE(mark));
       case HR_MARK_HEDGE:
-      case HR_MARK_SEND:
-        return hr_send_finished(skb, mark);
-      case HR_MARK_RELEASE:
-        return hr_release(skb, HR_MARK_VALUE(mark));
+      case HR_MARK_SEND: return hr_send_finished(skb, mark);
+      case HR_MARK_RELEASE: return hr_release(skb, HR_MARK_VALUE(mark));
       case HR_MARK_SEGMENT_IN:
-      case HR_MARK_SEGMENT_OUT:
-        return hr_return_segment(skb, mark);
+      case HR_MARK_SEGMENT_OUT: return hr_return_segment(skb, mark);
     }
   }
   hr_host_reason(HR_REASON_FOREIGN_ON_LINK);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
  * CONTROL: never attached; user space runs it by BPF_PROG_TEST_RUN. It changes the leader map under its lock (a plain
- * update from user space would copy the whole element and undo what an announcement had just decided) and restarts a clock
- * whose packet was lost while no client sends. The frame is 14 bytes of Ethernet header and an hr_control_request.
+ * update from user space would copy the whole element and undo what an announcement had just decided) and restarts a
+ * clock whose packet was lost while no client sends. The frame is 14 bytes of Ethernet header and an
+ * hr_control_request.
  */
 #include "bpf/proxy/config.bpf.h"
 #include "bpf/proxy/leader.bpf.h"
@@ -24,9 +25,9 @@ HR_INLINE int hr_control_publish(struct hr_leader *leader, const struct hr_contr
 }
 
 /*
- * A pin and an announcement hold as long as the backend that they name is there. Before the first announcement, and when the
- * announced backend is gone, the configured primary leads. Later announcements are still ordered after the earlier ones. No
- * helper may be called while the lock is held.
+ * A pin and an announcement hold as long as the backend that they name is there. Before the first announcement, and
+ * when the announced backend is gone, the configured primary leads. Later announcements are still ordered after the
+ * earlier ones. No helper may be called while the lock is held.
  */
 HR_INLINE int hr_control_configure(struct hr_leader *leader, const struct hr_service_config *config, int forget,
                                    __u64 now_ns) {
@@ -72,7 +73,8 @@ int hr_control(struct __sk_buff *skb) {
     return HR_CONTROL_INVALID;
 
   if (request.operation == HR_CONTROL_PUBLISH) return hr_control_publish(leader, &request, now_ns);
-  if (request.operation == HR_CONTROL_CONFIGURE) return hr_control_configure(leader, config, request.sequence != 0, now_ns);
+  if (request.operation == HR_CONTROL_CONFIGURE)
+    return hr_control_configure(leader, config, request.sequence != 0, now_ns);
   bpf_spin_lock(&leader->lock);
   if (request.operation == HR_CONTROL_PIN) {
     leader->view.pinned = 1;
@@ -89,7 +91,8 @@ int hr_control(struct __sk_buff *skb) {
   return result;
 }
 
-/* The daemon runs this once a second, because no other program restarts a clock that lost its packet while no client sends. */
+/* The daemon runs this once a second, because no other program restarts a clock that lost its packet while no client
+ * sends. */
 SEC("tc")
 int hr_watchdog(struct __sk_buff *skb) {
   struct hr_wheel *wheel = hr_the_wheel();

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Does a packet from a backend belong to a socket of this host that talks to the backend itself, without the proxy? Its port may
- * have been a proxied client's a moment ago, for a flow outlives the socket that made it (flow.bpf.h). So the sockets decide, not
- * the flow: an answer to a direct connection is never given to a VIP. Asked for every TCP segment of a flow, and for a datagram
- * only when it answers no request. Clients in other namespaces have no socket here, and keep their flows. Called by the reply
- * program.
+ * Does a packet from a backend belong to a socket of this host that talks to the backend itself, without the proxy? Its
+ * port may have been a proxied client's a moment ago, for a flow outlives the socket that made it (flow.bpf.h). So the
+ * sockets decide, not the flow: an answer to a direct connection is never given to a VIP. Asked for every TCP segment
+ * of a flow, and for a datagram only when it answers no request. Clients in other namespaces have no socket here, and
+ * keep their flows. Called by the reply program.
  */
 #pragma once
 
@@ -39,7 +39,8 @@ HR_INLINE void hr_fill_tuple(struct bpf_sock_tuple *tuple, const struct hr_ends 
   }
 }
 
-/* The state of the TCP socket with exactly these ends. A listening socket, which the kernel finds too, has no remote end. */
+/* The state of the TCP socket with exactly these ends. A listening socket, which the kernel finds too, has no remote
+ * end. */
 HR_GLOBAL __u32 hr_tcp_state(struct __sk_buff *skb, struct hr_ends *ends) {
   struct bpf_sock_tuple tuple = {};
   struct bpf_sock *found;
@@ -99,9 +100,9 @@ HR_INLINE int hr_is_owned(struct __sk_buff *skb, __u32 protocol, struct hr_ends 
 }
 
 /*
- * `ends` of a packet from a backend, or that an ICMP error from there quotes; the service's VIP and port. A connection to the VIP
- * keeps its packets: the backend, for which a direct one would have the same ends, could not tell the two apart either. But one
- * that only waits for its port to be free (TIME_WAIT) yields to a direct connection that lives.
+ * `ends` of a packet from a backend, or that an ICMP error from there quotes; the service's VIP and port. A connection
+ * to the VIP keeps its packets: the backend, for which a direct one would have the same ends, could not tell the two
+ * apart either. But one that only waits for its port to be free (TIME_WAIT) yields to a direct connection that lives.
  */
 HR_INLINE int hr_is_direct(struct __sk_buff *skb, __u32 protocol, struct hr_ends *ends, const struct hr_address *vip,
                            __u16 vip_port_be) {

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Does a reply repeat what its request asked: a DNS question, or the bytes of a profile's `echo`? Compared with the parked copy, so only
- * while the request waits. Called by answer.bpf.h.
+ * Does a reply repeat what its request asked: a DNS question, or the bytes of a profile's `echo`? Compared with the
+ * parked copy, so only while the request waits. Called by answer.bpf.h.
  */
 #pragma once
 
@@ -10,9 +10,9 @@
 
 #define HR_QUESTION_MAX_BYTES 259 /* RFC 1035: a name of 255, type and class */
 #define HR_DNS_HEADER_BYTES 12
-#define HR_DNS_RCODE 0x000f /* of the flags */
+#define HR_DNS_RCODE 0x000f                                              /* of the flags */
 #define HR_QUESTION_OFFSET (sizeof(struct udphdr) + HR_DNS_HEADER_BYTES) /* in a parked copy's layer 4 */
-#define HR_QUESTION_TYPE_BYTES 4 /* type and class */
+#define HR_QUESTION_TYPE_BYTES 4                                         /* type and class */
 #define HR_QUESTION_SHORT_BYTES 64
 #define HR_QUESTION_SHORT_LABELS 10 /* the root's included */
 
@@ -59,8 +59,8 @@ static long hr_question_step(__u32 step, struct hr_question *question) {
 }
 
 /*
- * The usual case, an order of magnitude cheaper than steps: a question of at most HR_QUESTION_SHORT_BYTES comes back byte for
- * byte. 0: it has to be looked at more closely.
+ * The usual case, an order of magnitude cheaper than steps: a question of at most HR_QUESTION_SHORT_BYTES comes back
+ * byte for byte. 0: it has to be looked at more closely.
  */
 HR_GLOBAL int hr_repeats_question(struct __sk_buff *skb, __u32 slot, __u32 reply_offset) {
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
@@ -92,8 +92,8 @@ HR_GLOBAL int hr_repeats_question(struct __sk_buff *skb, __u32 slot, __u32 reply
 }
 
 /*
- * Does the reply repeat the question of the parked request (RFC 5452 section 9.1)? Without a question (QDCOUNT 0) it can only
- * refuse: some servers leave the question out of an error.
+ * Does the reply repeat the question of the parked request (RFC 5452 section 9.1)? Without a question (QDCOUNT 0) it
+ * can only refuse: some servers leave the question out of an error.
  */
 HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request) {
   struct hr_question question = {

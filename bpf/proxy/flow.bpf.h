@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Flows and fragments: what lets a reply find its VIP, a TCP connection keep its backend, and a later fragment
- * follow its first. The maps are LRU and bounded; maps.bpf.h says which entry a full map forgets. A client that makes ever new
- * flows makes only its like be forgotten.
+ * follow its first. The maps are LRU and bounded; maps.bpf.h says which entry a full map forgets. A client that makes
+ * ever new flows makes only its like be forgotten.
  */
 #pragma once
 
@@ -10,11 +10,11 @@
 #include "bpf/proxy/stats.bpf.h"
 
 /*
- * A flow that has been silent for longer is no flow: its port may now belong to a client in another namespace that talks to
- * the backend directly (for this host's own sockets direct.bpf.h asks the kernel). UDP: the service's deadline and retention, at
- * least 10 s, so that what a long-stalled backend sends at last does not reach the client either. TCP: above two hours, the
- * keep-alive interval (RFC 9293 section 3.8.4). After a FIN or RST, two minutes, twice as long as Linux waits in TIME_WAIT: a
- * forged RST ends nothing, because each packet of the client begins that time anew.
+ * A flow that has been silent for longer is no flow: its port may now belong to a client in another namespace that
+ * talks to the backend directly (for this host's own sockets direct.bpf.h asks the kernel). UDP: the service's deadline
+ * and retention, at least 10 s, so that what a long-stalled backend sends at last does not reach the client either.
+ * TCP: above two hours, the keep-alive interval (RFC 9293 section 3.8.4). After a FIN or RST, two minutes, twice as
+ * long as Linux waits in TIME_WAIT: a forged RST ends nothing, because each packet of the client begins that time anew.
  */
 #define HR_FLOW_TCP_NS 7500000000000ull
 #define HR_FLOW_CLOSING_NS 120000000000ull
@@ -36,7 +36,8 @@ HR_INLINE void hr_flow_key_of(struct hr_flow_key *key, const struct hr_address *
   key->pad = 0;
 }
 
-/* How long after the client's last packet a backend may still send to it; under profile flow, after the last of either. */
+/* How long after the client's last packet a backend may still send to it; under profile flow, after the last of either.
+ */
 HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
   __u64 lifetime_ns = config->deadline_ns + config->retention_ns;
 
@@ -53,8 +54,8 @@ HR_INLINE struct hr_flow *hr_flow_look_up(struct hr_flow_key *key) {
 }
 
 /*
- * Counts a new flow of a client. Has it made its part of them in this tick? CPUs that meet in a new tick may count it anew twice.
- * Inline: a frame more in the chain of hr_note_attempt() is beyond the 512 bytes that 6.1 allows.
+ * Counts a new flow of a client. Has it made its part of them in this tick? CPUs that meet in a new tick may count it
+ * anew twice. Inline: a frame more in the chain of hr_note_attempt() is beyond the 512 bytes that 6.1 allows.
  */
 HR_INLINE int hr_flow_is_crowded(__u32 client_index, __u64 now_ns) {
   struct hr_client *client = bpf_map_lookup_elem(&clients, &client_index);
@@ -89,7 +90,7 @@ HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_n
 enum hr_flow_event { HR_FLOW_PLAIN, HR_FLOW_UNTRACKED, HR_FLOW_CLOSING, HR_FLOW_OPENING };
 
 /* How the client's packets come (enum hr_way), beside an event. */
-#define HR_FLOW_EVENT(what) ((what) & 0xff)
+#define HR_FLOW_EVENT(what) ((what)&0xff)
 #define HR_FLOW_BY(way) ((__u32)(way) << 8)
 #define HR_FLOW_WAY(what) ((what) >> 8)
 
@@ -99,8 +100,8 @@ HR_INLINE int hr_flow_lately(__u64 event_ns, __u64 lifetime_ns, __u64 now_ns) {
 }
 
 /*
- * Notes that the client may receive from the backend, and by which way; cheap when the flow is known. `what`: event and way.
- * `client_index`: its place in `clients`, for datagrams; HR_NO_CLIENT for TCP.
+ * Notes that the client may receive from the backend, and by which way; cheap when the flow is known. `what`: event and
+ * way. `client_index`: its place in `clients`, for datagrams; HR_NO_CLIENT for TCP.
  */
 HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u8 kind, __u16 id,
                             __u32 value, __u32 what, __u32 client_index, __u64 now_ns) {
@@ -139,8 +140,8 @@ HR_INLINE void hr_fragment_key_of(struct hr_fragment_key *key, const struct hr_p
   key->destination = packet->destination;
   key->id = packet->fragment_id;
   /*
-   * The protocol is no part of an IPv6 datagram's identification (RFC 8200 section 4.5), and in the first fragment options
-   * may stand before layer 4.
+   * The protocol is no part of an IPv6 datagram's identification (RFC 8200 section 4.5), and in the first fragment
+   * options may stand before layer 4.
    */
   key->protocol = packet->version == 4 ? packet->protocol : 0;
 }
@@ -180,9 +181,9 @@ HR_INLINE void hr_fragment_forget(const struct hr_packet *packet) {
 }
 
 /*
- * A later fragment went the way of its first. With the datagram's last byte its state ends, because the identification may come
- * again at once, in a datagram that is not the proxy's. (A fragment that the network doubles ends it too early: the datagram is
- * then lost, as when one of its fragments is.)
+ * A later fragment went the way of its first. With the datagram's last byte its state ends, because the identification
+ * may come again at once, in a datagram that is not the proxy's. (A fragment that the network doubles ends it too
+ * early: the datagram is then lost, as when one of its fragments is.)
  */
 HR_INLINE void hr_fragment_pass(const struct hr_packet *packet, struct hr_fragment *fragment) {
   __u32 bytes = hr_fragment_bytes(packet), total;

@@ -22,8 +22,8 @@ HR_INLINE __u64 hr_free_head(__u64 old, __u32 index) { return (((old >> 32) + 1)
 
 /*
  * One try to take the first: its index; 0 when there is none; -1 when another CPU won. The link may be another CPU's by
- * now; then the tag has changed and the swap fails. A request's is read by an atomic, which fetches its line for writing at
- * once: it is filled next.
+ * now; then the tag has changed and the swap fails. A request's is read by an atomic, which fetches its line for
+ * writing at once: it is filled next.
  */
 HR_INLINE __s64 hr_free_try_pop(struct hr_free_list *list, enum hr_free_list_id id) {
   __u64 old = READ_ONCE(list->head);
@@ -43,8 +43,8 @@ HR_INLINE int hr_free_try_push(struct hr_free_list *list, __u32 *link, __u32 ind
 }
 
 /*
- * Further tries, after another CPU has won the first. Global functions, like those of the wheel: rare, and clang unrolls their loops, of
- * which the verifier would walk each copy on every path of the caller.
+ * Further tries, after another CPU has won the first. Global functions, like those of the wheel: rare, and clang
+ * unrolls their loops, of which the verifier would walk each copy on every path of the caller.
  */
 HR_GLOBAL __u32 hr_free_pop_again(__u32 id) {
   struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &id);

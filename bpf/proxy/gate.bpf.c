@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * GATE: TC egress of the proxy's own links, where any process of the host can send that binds to the device. Only the proxy's own
- * packets pass, so that nobody else's fill the clock's queueing discipline or reach its program. On the clock's near end these
- * bear the load's tag (hr_load_config.clock_tag). On the far ends of both links nothing of the proxy's ever leaves.
+ * GATE: TC egress of the proxy's own links, where any process of the host can send that binds to the device. Only the
+ * proxy's own packets pass, so that nobody else's fill the clock's queueing discipline or reach its program. On the
+ * clock's near end these bear the load's tag (hr_load_config.clock_tag). On the far ends of both links nothing of the
+ * proxy's ever leaves.
  *
- * With fq the gate also gives the clock packet its departure time: skb->priority says how long it is to wait. A redirect clears
- * an skb's time stamp, so only here, just before the queueing discipline, can it be set. Everything else leaves at once.
+ * With fq the gate also gives the clock packet its departure time: skb->priority says how long it is to wait. A
+ * redirect clears an skb's time stamp, so only here, just before the queueing discipline, can it be set. Everything
+ * else leaves at once.
  */
 #include "bpf/proxy/wheel.bpf.h"
 

@@ -1,10 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A leader gets the parked requests that it does not hold: once for each cause, outside the attempts and the budget, paced. A
- * newly announced one gets those whose earlier sends went elsewhere, or that came before it was restarted. One that is reached by
- * another uplink now gets those that were sent before, since the former uplink may have been down. Announcements ask for it
- * (announce.bpf.h), and the daemon when it follows the network (MoveBackends); the clock's lap does it. Only a lap frees requests,
- * so a request that is pending when the lap looks at it keeps its entry and its place in the wheel.
+ * A leader gets the parked requests that it does not hold: once for each cause, outside the attempts and the budget,
+ * paced. A newly announced one gets those whose earlier sends went elsewhere, or that came before it was restarted. One
+ * that is reached by another uplink now gets those that were sent before, since the former uplink may have been down.
+ * Announcements ask for it (announce.bpf.h), and the daemon when it follows the network (MoveBackends); the clock's lap
+ * does it. Only a lap frees requests, so a request that is pending when the lap looks at it keeps its entry and its
+ * place in the wheel.
  */
 #pragma once
 
@@ -12,15 +13,15 @@
 
 /*
  * A splitter that read the old leader may have read its time after the announcement read its own. Younger requests than
- * this have met the new leader, or were steered elsewhere on purpose. The lap misses a request that is still being claimed
- * when it passes; that request's own next attempt prefers the leader.
+ * this have met the new leader, or were steered elsewhere on purpose. The lap misses a request that is still being
+ * claimed when it passes; that request's own next attempt prefers the leader.
  */
 #define HR_HANDOVER_SLACK_NS 1000000
 
 /*
  * Was the request sent to the leader so long before the announcement that the leader has lost it? Of its further sends
- * the time of one is known. For the others the first send stands in, which was no later. The request may therefore be sent
- * twice: the cluster's dedupe copes with that, and the second answer is dropped (answer.bpf.h).
+ * the time of one is known. For the others the first send stands in, which was no later. The request may therefore be
+ * sent twice: the cluster's dedupe copes with that, and the second answer is dropped (answer.bpf.h).
  */
 HR_INLINE int hr_is_lost(const struct hr_request *request, const struct hr_leader_view *view) {
   __u64 holds_ns = (__u64)view->holds_ms * 1000000;
@@ -123,6 +124,4 @@ HR_INLINE void hr_hand_over(struct __sk_buff *skb, struct hr_wheel *wheel) {
   if (wheel->handover_cursor > wheel->handover_end) wheel->handover_services = 0;
 }
 
-HR_INLINE int hr_handing_over(struct hr_wheel *wheel) {
-  return wheel->handover_services || READ_ONCE(wheel->handover);
-}
+HR_INLINE int hr_handing_over(struct hr_wheel *wheel) { return wheel->handover_services || READ_ONCE(wheel->handover); }

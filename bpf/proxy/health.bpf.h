@@ -1,18 +1,23 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A backend's health: the one place that judges it. Silence makes a backend suspect, slowness never does, and a silence counts
- * only as far as it is evidence about the backend: what one client sent may be that client's own fault. It may have died on its way
- * (a small TTL), been dropped as it came in (a wrong checksum) or have no answer (a name that a policy drops).
+ * A backend's health: the one place that judges it. Silence makes a backend suspect, slowness never does, and a silence
+ * counts only as far as it is evidence about the backend: what one client sent may be that client's own fault. It may
+ * have died on its way (a small TTL), been dropped as it came in (a wrong checksum) or have no answer (a name that a
+ * policy drops).
  *
- * - A silence counts only where an answer is owed: another backend has answered a request that waits there, or the client of a flow
- *   repeats itself (asking.bpf.h). What every backend that was asked leaves unanswered, while one of them answers others, is the
- *   request's fault; its client's next ones go to another backend too for an election timeout, and then the wait begins anew.
- * - Then it is evidence for the client that waits. Its own requests go around the backend once its suspicion timeout has passed.
- * - It is evidence for all clients once it has a second witness: another client that waits in vain as long, or the other backend's
- *   answer, if the client has been the service's only one of late; where others ask as well, they must miss the backend too.
+ * - A silence counts only where an answer is owed: another backend has answered a request that waits there, or the
+ * client of a flow repeats itself (asking.bpf.h). What every backend that was asked leaves unanswered, while one of
+ * them answers others, is the request's fault; its client's next ones go to another backend too for an election
+ * timeout, and then the wait begins anew.
+ * - Then it is evidence for the client that waits. Its own requests go around the backend once its suspicion timeout
+ * has passed.
+ * - It is evidence for all clients once it has a second witness: another client that waits in vain as long, or the
+ * other backend's answer, if the client has been the service's only one of late; where others ask as well, they must
+ * miss the backend too.
  * - An ICMP "unreachable" is evidence like a silence of the same client: for all at once where that client is alone.
  *
- * Failover is not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply program.
+ * Failover is not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply
+ * program.
  */
 #pragma once
 
@@ -56,8 +61,8 @@ HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *servi
 }
 
 /*
- * The network cannot deliver to a backend of a service without requests and replies. Nothing can be asked for again there, so the
- * backend is down at once, for all clients.
+ * The network cannot deliver to a backend of a service without requests and replies. Nothing can be asked for again
+ * there, so the backend is down at once, for all clients.
  */
 HR_INLINE void hr_note_down(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
   state->health_since_ns = now_ns;
@@ -83,11 +88,11 @@ HR_INLINE __u64 hr_wait_of(const struct hr_backend_state *state, __u32 client) {
 }
 
 /*
- * To the client that waits since `own`: hr_health_by_wait(). Where that has ended, the client waits anew, and its next request tries the
- * backend again.
+ * To the client that waits since `own`: hr_health_by_wait(). Where that has ended, the client waits anew, and its next
+ * request tries the backend again.
  */
-HR_INLINE __u32 hr_health_to_waiting(struct hr_backend_state *state, __u64 own, __u64 suspect_ns, __u64 election_timeout_ns,
-                                     __u64 now_ns) {
+HR_INLINE __u32 hr_health_to_waiting(struct hr_backend_state *state, __u64 own, __u64 suspect_ns,
+                                     __u64 election_timeout_ns, __u64 now_ns) {
   __u32 health = hr_health_by_wait(own, suspect_ns, election_timeout_ns, now_ns), client = HR_WAIT_CLIENT(own);
 
   if (health != HR_HEALTHY || now_ns <= suspect_ns) return health;
@@ -97,8 +102,8 @@ HR_INLINE __u32 hr_health_to_waiting(struct hr_backend_state *state, __u64 own, 
 }
 
 /*
- * A backend's health as of now, to this client. One that is down by the word of a single client is no more than suspect to any
- * other: a request of that other client asks it too, and so finds out. A global function: verified once.
+ * A backend's health as of now, to this client. One that is down by the word of a single client is no more than suspect
+ * to any other: a request of that other client asks it too, and so finds out. A global function: verified once.
  */
 HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
@@ -120,16 +125,18 @@ HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __
     __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_DOWN);
   if (state->health == HR_DOWN && hr_error_is_old(config, state, now_ns))
     __sync_val_compare_and_swap(&state->health, HR_DOWN, HR_HEALTHY);
-  if (state->health == HR_DOWN && HR_WAIT_CLIENT(wait) != client && hr_has_one_witness(wait, READ_ONCE(state->attested_since)))
+  if (state->health == HR_DOWN && HR_WAIT_CLIENT(wait) != client &&
+      hr_has_one_witness(wait, READ_ONCE(state->attested_since)))
     return HR_SUSPECT;
   return state->health;
 }
 
-/* ---- What moves it down ------------------------------------------------------------------------------------------- */
+/* ---- What moves it down -------------------------------------------------------------------------------------------
+ */
 
 /*
- * Nothing has shown for so long that what waits here is owed an answer. It is, if no backend of the service has sent anything since: then
- * nothing works. A global function: rare.
+ * Nothing has shown for so long that what waits here is owed an answer. It is, if no backend of the service has sent
+ * anything since: then nothing works. A global function: rare.
  */
 #define HR_ALL_SILENT_NS 10000000000ull
 HR_GLOBAL int hr_prove_if_all_are_silent(__u32 config_id, __u32 backend_id, __u64 wait) {
@@ -147,7 +154,8 @@ HR_GLOBAL int hr_prove_if_all_are_silent(__u32 config_id, __u32 backend_id, __u6
   return 0;
 }
 
-/* A tracked request of this client was sent to the backend: from now on its silence counts, if an answer is owed (hr_attest). */
+/* A tracked request of this client was sent to the backend: from now on its silence counts, if an answer is owed
+ * (hr_attest). */
 HR_INLINE void hr_note_send(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   __u64 wait = state ? READ_ONCE(state->wait_since) : 0;
@@ -162,8 +170,8 @@ HR_INLINE void hr_note_send(__u32 config_id, __u32 backend_id, __u32 client, __u
 }
 
 /*
- * This wait is owed an answer: it is the first of the silence, in place of one that may not be, or the second. `alone`: its client
- * is the service's only one, and another backend's answer the second witness. A global function: rare.
+ * This wait is owed an answer: it is the first of the silence, in place of one that may not be, or the second. `alone`:
+ * its client is the service's only one, and another backend's answer the second witness. A global function: rare.
  */
 HR_GLOBAL int hr_prove(__u32 backend_id, __u64 proved, __u32 alone) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
@@ -183,8 +191,8 @@ HR_GLOBAL int hr_prove(__u32 backend_id, __u64 proved, __u32 alone) {
 }
 
 /*
- * A backend has answered this request, so the silence of the others that have it is no fault of the request. Only a silence
- * that is no older than the request is attested: a backend that has spoken since has lost one datagram.
+ * A backend has answered this request, so the silence of the others that have it is no fault of the request. Only a
+ * silence that is no older than the request is attested: a backend that has spoken since has lost one datagram.
  */
 HR_GLOBAL int hr_attest(__u32 config_id, __u32 request_index, __u64 now_ns) {
   struct hr_request *request = hr_request_at(request_index);
@@ -206,15 +214,16 @@ HR_GLOBAL int hr_attest(__u32 config_id, __u32 request_index, __u64 now_ns) {
     if (!state) continue;
     wait = READ_ONCE(state->wait_since);
     /* A client that waits in vain may have begun its wait anew since (hr_health_to_waiting). */
-    if (wait && ((wait & HR_WAIT_UNPROVED) ? state->last_receive_ns <= sent_ns : wait <= sent_ns + HR_ATTEST_SLACK_NS)) hr_prove(backend_id, HR_WAIT(sent_ns, request->client), alone);
+    if (wait && ((wait & HR_WAIT_UNPROVED) ? state->last_receive_ns <= sent_ns : wait <= sent_ns + HR_ATTEST_SLACK_NS))
+      hr_prove(backend_id, HR_WAIT(sent_ns, request->client), alone);
   }
   return 0;
 }
 
 /*
- * A flow has waited for its backend since `wait`, as its client's repetitions show; HR_WAIT_UNPROVED: the backend never answered the flow,
- * which proves nothing. Counted from the backend's last datagram, and for no longer than until it is down. Returns 1 if it is by then. A
- * global function: it has a stack of its own.
+ * A flow has waited for its backend since `wait`, as its client's repetitions show; HR_WAIT_UNPROVED: the backend never
+ * answered the flow, which proves nothing. Counted from the backend's last datagram, and for no longer than until it is
+ * down. Returns 1 if it is by then. A global function: it has a stack of its own.
  */
 HR_GLOBAL int hr_note_owed(__u32 config_id, __u32 backend_id, __u64 wait, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
@@ -222,29 +231,35 @@ HR_GLOBAL int hr_note_owed(__u32 config_id, __u32 backend_id, __u64 wait, __u64 
   __u64 since = wait & ~HR_WAIT_MASK, known, second, down_ns;
 
   if (!state || !config) return 0;
-  down_ns = hr_silence_limit_ns(config, backend_id) + config->election_timeout_ns + HR_WAIT_MASK + 1; /* a wait is later by its low bits */
+  down_ns = hr_silence_limit_ns(config, backend_id) + config->election_timeout_ns + HR_WAIT_MASK +
+            1; /* a wait is later by its low bits */
   if (since < state->last_receive_ns) since = state->last_receive_ns;
   if (since + down_ns < now_ns) since = now_ns - down_ns;
   wait = HR_WAIT(since, wait & HR_WAIT_MASK);
   known = READ_ONCE(state->wait_since);
   second = READ_ONCE(state->attested_since);
-  if (!known || (known & HR_WAIT_UNPROVED) || (HR_WAIT_CLIENT(known) == HR_WAIT_CLIENT(wait) && !(wait & HR_WAIT_UNPROVED)))
+  if (!known || (known & HR_WAIT_UNPROVED) ||
+      (HR_WAIT_CLIENT(known) == HR_WAIT_CLIENT(wait) && !(wait & HR_WAIT_UNPROVED)))
     __sync_val_compare_and_swap(&state->wait_since, known, wait);
-  else if (!(wait & HR_WAIT_UNPROVED) && (hr_has_one_witness(known, second) || HR_WAIT_CLIENT(second) == HR_WAIT_CLIENT(wait)))
+  else if (!(wait & HR_WAIT_UNPROVED) &&
+           (hr_has_one_witness(known, second) || HR_WAIT_CLIENT(second) == HR_WAIT_CLIENT(wait)))
     WRITE_ONCE(state->attested_since, wait);
   return since + down_ns <= now_ns;
 }
 
-/* The backend's host has refused a datagram of this client: no process has the port, or a rule turns the client away. */
-HR_INLINE void hr_note_refusal(__u32 service_id, struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
+/* The backend's host has refused a datagram of this client: no process has the port, or a rule turns the client away.
+ */
+HR_INLINE void hr_note_refusal(__u32 service_id, struct hr_backend_state *state, struct hr_stats *service_stats,
+                               __u64 now_ns) {
   if (hr_is_alone(service_id, now_ns)) hr_suspect(state, service_stats, now_ns);
 }
 
-/* ---- What moves it up --------------------------------------------------------------------------------------------- */
+/* ---- What moves it up ---------------------------------------------------------------------------------------------
+ */
 
 /*
- * Ends a pause: the silence since `since` (hr_wait_of), where `wait` is the first that waited. Returns 1 if this CPU ended it.
- * Global: rare, with a stack of its own.
+ * Ends a pause: the silence since `since` (hr_wait_of), where `wait` is the first that waited. Returns 1 if this CPU
+ * ended it. Global: rare, with a stack of its own.
  */
 HR_GLOBAL int hr_end_pause(__u32 backend_id, __u64 wait, __u64 since, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
@@ -260,15 +275,16 @@ HR_GLOBAL int hr_end_pause(__u32 backend_id, __u64 wait, __u64 since, __u64 now_
 #define HR_AVERAGE_LASTS_NS 5000000000ull
 
 /*
- * Any datagram to a client of ours is a sign of life: the backend is not silent. Returns 1 where it ends a pause, a silence that
- * counts for this client and is longer than suspect_min. That measure does not depend on what was learned: a timeout that has
- * become too long must not hide the pauses that would make it longer.
+ * Any datagram to a client of ours is a sign of life: the backend is not silent. Returns 1 where it ends a pause, a
+ * silence that counts for this client and is longer than suspect_min. That measure does not depend on what was learned:
+ * a timeout that has become too long must not hide the pauses that would make it longer.
  */
 HR_INLINE int hr_note_life(const struct hr_service_config *config, struct hr_backend_state *state, __u32 backend_id,
                            __u32 client, __u64 now_ns) {
   __u64 wait = READ_ONCE(state->wait_since), since = hr_wait_of(state, client);
 
-  if (now_ns > state->last_receive_ns + HR_AVERAGE_LASTS_NS) state->answer_ewma_ns = 0; /* the next sample stands for itself */
+  if (now_ns > state->last_receive_ns + HR_AVERAGE_LASTS_NS)
+    state->answer_ewma_ns = 0; /* the next sample stands for itself */
   state->last_receive_ns = now_ns;
   if (wait && since && now_ns > since + config->suspect_min_ns) return hr_end_pause(backend_id, wait, since, now_ns);
   if (wait) WRITE_ONCE(state->wait_since, 0);
@@ -278,12 +294,11 @@ HR_INLINE int hr_note_life(const struct hr_service_config *config, struct hr_bac
 
 /*
  * An unhealthy backend has answered a request that was sent at `sent_ns`. It becomes HEALTHY if it answered within its
- * suspicion timeout, or if the request was sent after its pause. Before that it works off what the pause held back, and a
- * request that went to it alone would queue behind that. Its first answer after a pause moves it from DOWN to SUSPECT:
- * requests then go to it and to another backend, so that they find out. A global function: rare.
+ * suspicion timeout, or if the request was sent after its pause. Before that it works off what the pause held back, and
+ * a request that went to it alone would queue behind that. Its first answer after a pause moves it from DOWN to
+ * SUSPECT: requests then go to it and to another backend, so that they find out. A global function: rare.
  */
-HR_GLOBAL int hr_recover(__u32 config_id, __u32 backend_id, __u64 sent_ns, __u64 now_ns,
-                         __u32 ends_pause) {
+HR_GLOBAL int hr_recover(__u32 config_id, __u32 backend_id, __u64 sent_ns, __u64 now_ns, __u32 ends_pause) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   struct hr_service_config *config = hr_config_of(config_id);
 
@@ -302,9 +317,9 @@ HR_GLOBAL int hr_recover(__u32 config_id, __u32 backend_id, __u64 sent_ns, __u64
 }
 
 /*
- * Was this answer held back by a pause? It was, if its request was sent before the pause ended, or before the first answer to
- * a request that was sent after the pause. That request had to queue behind what the pause held back, and so had all requests
- * that were sent before its answer came.
+ * Was this answer held back by a pause? It was, if its request was sent before the pause ended, or before the first
+ * answer to a request that was sent after the pause. That request had to queue behind what the pause held back, and so
+ * had all requests that were sent before its answer came.
  */
 HR_INLINE int hr_was_held_back(struct hr_backend_state *state, __u64 sent_ns, __u64 now_ns) {
   __u64 paused_until = READ_ONCE(state->paused_until);
@@ -319,8 +334,8 @@ HR_INLINE int hr_was_held_back(struct hr_backend_state *state, __u64 sent_ns, __
 #define HR_ANSWER_ENDS_PAUSE 2u
 
 /*
- * An answer to a request that this client sent at `sent_ns`; only a datagram that names a request moves health up. Returns
- * HR_ANSWER_...
+ * An answer to a request that this client sent at `sent_ns`; only a datagram that names a request moves health up.
+ * Returns HR_ANSWER_...
  */
 HR_INLINE __u32 hr_note_answer(const struct hr_service_config *config, __u32 config_id, struct hr_backend_state *state,
                                __u32 backend_id, __u32 client, __u64 sent_ns, __u64 now_ns) {
@@ -339,8 +354,8 @@ HR_INLINE void hr_trust(struct hr_backend_state *state) {
 }
 
 /*
- * A router's error says that a datagram sent at `sent_ns` never came to the backend: the silence that began with it is none.
- * What another client waits for, or another backend has shown, stands as before.
+ * A router's error says that a datagram sent at `sent_ns` never came to the backend: the silence that began with it is
+ * none. What another client waits for, or another backend has shown, stands as before.
  */
 HR_INLINE void hr_forgive(struct hr_backend_state *state, __u32 client, __u64 sent_ns) {
   __u64 wait = READ_ONCE(state->wait_since), second = READ_ONCE(state->attested_since);

@@ -34,9 +34,10 @@ struct hr_icmp_error {
 };
 
 /*
- * "Unreachable" of every code says that the backend does not get what is sent to it: no process, no host, no network, or a
- * firewall or policy between (RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1, RFC 4443 section 3.1). But code 4 of
- * IPv4 is about this packet's size, and like "too big", "time exceeded" and "parameter problem" its sender's own matter.
+ * "Unreachable" of every code says that the backend does not get what is sent to it: no process, no host, no network,
+ * or a firewall or policy between (RFC 792, RFC 1122 section 3.2.2.1, RFC 1812 section 5.2.7.1, RFC 4443 section 3.1).
+ * But code 4 of IPv4 is about this packet's size, and like "too big", "time exceeded" and "parameter problem" its
+ * sender's own matter.
  */
 HR_INLINE int hr_is_unreachable(__u32 version, const __u8 *type_code) {
   if (version == 4) return type_code[0] == HR_ICMP4_UNREACHABLE && type_code[1] != HR_ICMP4_FRAGMENTATION_NEEDED;
@@ -94,14 +95,16 @@ HR_INLINE int hr_translate_icmp6(struct __sk_buff *skb, struct hr_packet *packet
   __s64 difference = bpf_csum_diff(from->words, sizeof(*from), address->words, sizeof(*address), 0);
 
   if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, 0)) return -1;
-  if (bpf_skb_store_bytes(skb, quoted->l3_offset + (side == HR_SOURCE ? 8 : 24), address, sizeof(*address), 0)) return -1;
+  if (bpf_skb_store_bytes(skb, quoted->l3_offset + (side == HR_SOURCE ? 8 : 24), address, sizeof(*address), 0))
+    return -1;
   if (error->stays) return 0;
   /* The addresses are part of ICMPv6's pseudo-header (RFC 4443 section 2.3). */
   if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, BPF_F_PSEUDO_HDR | HR_F_IPV6)) {
     if (bpf_l4_csum_replace(skb, icmp_checksum, 0, difference, BPF_F_PSEUDO_HDR)) return -1;
     bpf_csum_update(skb, difference);
   }
-  return bpf_skb_store_bytes(skb, packet->l3_offset + (side == HR_SOURCE ? 24 : 8), address, sizeof(*address), 0) ? -1 : 0;
+  return bpf_skb_store_bytes(skb, packet->l3_offset + (side == HR_SOURCE ? 24 : 8), address, sizeof(*address), 0) ? -1
+                                                                                                                  : 0;
 }
 
 /* Makes the error one about client -> VIP (HR_DESTINATION), or about backend -> client (HR_SOURCE). */

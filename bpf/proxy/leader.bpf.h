@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Publishing a leader: the one place that changes the leader map, under its lock. Entries are ordered by (cluster_epoch,
- * term, sequence), and only a higher one replaces: whatever is repeated, reordered or replayed changes nothing. Called
- * by the control program (the configured primary) and for announcements.
+ * Publishing a leader: the one place that changes the leader map, under its lock. Entries are ordered by
+ * (cluster_epoch, term, sequence), and only a higher one replaces: whatever is repeated, reordered or replayed changes
+ * nothing. Called by the control program (the configured primary) and for announcements.
  *
- * The order ends with the key under which it was made. A removed key may be a thief's, who can have announced any term: from
- * then on the first announcement under a key that is left counts, as the first one ever does.
+ * The order ends with the key under which it was made. A removed key may be a thief's, who can have announced any term:
+ * from then on the first announcement under a key that is left counts, as the first one ever does.
  */
 #pragma once
 
@@ -17,12 +17,12 @@ struct hr_publication {
   __u64 term;
   __u64 sequence;
   __u64 now_ns;
-  __u32 leader;   /* service-local index */
-  __u32 holds_ms; /* see announce_abi.h */
+  __u32 leader;                   /* service-local index */
+  __u32 holds_ms;                 /* see announce_abi.h */
   __u32 key_ids[HR_CLUSTER_KEYS]; /* announced: of the keys that are valid now */
-  __u32 key_id;   /* announced: of the one that sealed it */
-  __u8 announced; /* by the cluster itself */
-  __u8 resigning; /* `leader` leads no longer, or not for long, and no other backend leads yet */
+  __u32 key_id;                   /* announced: of the one that sealed it */
+  __u8 announced;                 /* by the cluster itself */
+  __u8 resigning;                 /* `leader` leads no longer, or not for long, and no other backend leads yet */
 };
 
 /* What a publication has changed. */
@@ -89,8 +89,7 @@ HR_INLINE __u32 hr_publish_leader(struct hr_leader *leader, const struct hr_publ
     changed = HR_PUBLISHED_LEAP;
   } else if (first || hr_is_newer(news, view)) {
     /* Before the first announcement there is no term: the configured primary stands in. */
-    int new_term =
-        !view->announced_ns || view->cluster_epoch != news->cluster_epoch || view->term != news->term;
+    int new_term = !view->announced_ns || view->cluster_epoch != news->cluster_epoch || view->term != news->term;
 
     view->cluster_epoch = news->cluster_epoch;
     view->term = news->term;

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The load of each backend: its requests in flight, its answer times by how many they are, and what it reports. A request counts at a
- * backend from its send until the answer, the nack, the deadline, or the end of its retention where another backend has won. A bit in the
- * request says that it counts, so that each is taken back once, by whichever program comes first. Called by the splitter, the
- * clock and the reply program.
+ * The load of each backend: its requests in flight, its answer times by how many they are, and what it reports. A
+ * request counts at a backend from its send until the answer, the nack, the deadline, or the end of its retention where
+ * another backend has won. A bit in the request says that it counts, so that each is taken back once, by whichever
+ * program comes first. Called by the splitter, the clock and the reply program.
  */
 #pragma once
 
@@ -13,8 +13,8 @@
 #include "bpf/proxy/wheel.bpf.h"
 
 /*
- * The request's mask is one byte of a word whose other bytes are written by plain stores: an atomic operation that leaves them as they
- * are loses none of those.
+ * The request's mask is one byte of a word whose other bytes are written by plain stores: an atomic operation that
+ * leaves them as they are loses none of those.
  */
 #define HR_FLIGHT_SHIFT 24
 #define HR_FLIGHTS_OF(request) ((__u32 *)&(request)->flags)
@@ -22,10 +22,13 @@
 #error "hr_request.in_flight is the high byte of its word on little-endian machines only"
 #endif
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_request, flags) % 4 == 0 &&
-                     __builtin_offsetof(struct hr_request, in_flight) == __builtin_offsetof(struct hr_request, flags) + 3,
+                     __builtin_offsetof(struct hr_request, in_flight) ==
+                         __builtin_offsetof(struct hr_request, flags) + 3,
                  "the fourth byte of an aligned word");
 
-HR_INLINE struct hr_backend_load *hr_backend_load_of(__u32 backend_id) { return bpf_map_lookup_elem(&backend_loads, &backend_id); }
+HR_INLINE struct hr_backend_load *hr_backend_load_of(__u32 backend_id) {
+  return bpf_map_lookup_elem(&backend_loads, &backend_id);
+}
 
 HR_INLINE void hr_flight_end(struct hr_request *request, __u32 place, __u32 backend_id) {
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
@@ -52,8 +55,8 @@ HR_INLINE __s32 hr_in_hand(const struct hr_backend_load *load, const struct hr_b
 }
 
 /*
- * A new request's first send. Its bit has stood in the request since before that was published, so an answer that came already has
- * taken this back.
+ * A new request's first send. Its bit has stood in the request since before that was published, so an answer that came
+ * already has taken this back.
  */
 HR_INLINE void hr_flight_begin_first(__u32 backend_id) {
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
@@ -62,8 +65,8 @@ HR_INLINE void hr_flight_begin_first(__u32 backend_id) {
 }
 
 /*
- * The request is waited for no longer, wherever it still is. `lost`: those backends have lost it; else a newer request has its key, and their
- * replies are outstanding. A global function: rare.
+ * The request is waited for no longer, wherever it still is. `lost`: those backends have lost it; else a newer request
+ * has its key, and their replies are outstanding. A global function: rare.
  */
 HR_GLOBAL int hr_flights_end(__u32 config_id, __u32 index, __u32 lost) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -97,8 +100,8 @@ HR_GLOBAL __u32 hr_load_of(__u32 backend_id, __u64 now_ns) {
 }
 
 /*
- * Its load without copies at once, as new requests have seen it lately, of which this is one: a server of few workers has none or all of
- * them at work at any moment. A lost update between two CPUs costs one of sixteen looks.
+ * Its load without copies at once, as new requests have seen it lately, of which this is one: a server of few workers
+ * has none or all of them at work at any moment. A lost update between two CPUs costs one of sixteen looks.
  */
 HR_INLINE __u32 hr_load_seen(__u32 backend_id, __u32 copied, __u64 now_ns) {
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
@@ -131,7 +134,8 @@ HR_GLOBAL int hr_load_note(__u32 backend_id, __u64 took_ns) {
 }
 
 /* Takes the load that a reply reports of its server. A global function, because it needs a stack of its own. */
-HR_GLOBAL int hr_load_reported(struct __sk_buff *skb, __u32 config_id, __u32 backend_id, __u32 payload_offset, __u32 payload_bytes) {
+HR_GLOBAL int hr_load_reported(struct __sk_buff *skb, __u32 config_id, __u32 backend_id, __u32 payload_offset,
+                               __u32 payload_bytes) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
   __u8 bytes[2] = {};

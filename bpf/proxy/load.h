@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * How loaded a backend is: how many requests it has in hand (in flight), as a share of how many it has when its answers begin to
- * take longer, or what it reports itself, whichever is more. After Prequal (Wydrowski et al., NSDI 2024), which compares requests in flight
- * and latency, and NetClone (Kim, SIGCOMM 2023), which sends two copies while both servers are idle. Pure: the kernel programs gather
- * (load.bpf.h), the daemon learns where answers slow down, both sides compute the same load.
+ * How loaded a backend is: how many requests it has in hand (in flight), as a share of how many it has when its answers
+ * begin to take longer, or what it reports itself, whichever is more. After Prequal (Wydrowski et al., NSDI 2024),
+ * which compares requests in flight and latency, and NetClone (Kim, SIGCOMM 2023), which sends two copies while both
+ * servers are idle. Pure: the kernel programs gather (load.bpf.h), the daemon learns where answers slow down, both
+ * sides compute the same load.
  */
 #pragma once
 
@@ -28,9 +29,18 @@ HR_INLINE __u32 hr_load_level(__u32 in_flight) {
 
   if (in_flight < 4) return in_flight - 1;
   if (rest >> 16) return HR_LOAD_LEVELS - 1;
-  if (rest >> 8) { rest >>= 8; exponent += 8; }
-  if (rest >> 4) { rest >>= 4; exponent += 4; }
-  if (rest >> 2) { rest >>= 2; exponent += 2; }
+  if (rest >> 8) {
+    rest >>= 8;
+    exponent += 8;
+  }
+  if (rest >> 4) {
+    rest >>= 4;
+    exponent += 4;
+  }
+  if (rest >> 2) {
+    rest >>= 2;
+    exponent += 2;
+  }
   if (rest >> 1) exponent += 1;
   level = 4 * exponent - 5 + (in_flight >> (exponent - 2) & 3);
   return level < HR_LOAD_LEVELS ? level : HR_LOAD_LEVELS - 1;
@@ -43,8 +53,8 @@ HR_INLINE __u32 hr_load_level_from(__u32 level) {
 }
 
 /*
- * One more answer time of a level: the median, by steps of an eighth at first and of a 128th later (a stochastic approximation: the step
- * up and the step down balance where half of the answers take longer). In units of 1,024 ns.
+ * One more answer time of a level: the median, by steps of an eighth at first and of a 128th later (a stochastic
+ * approximation: the step up and the step down balance where half of the answers take longer). In units of 1,024 ns.
  */
 HR_INLINE __u32 hr_next_median(__u32 median, __u32 samples, __u32 sample) {
   __u32 step;
@@ -57,9 +67,10 @@ HR_INLINE __u32 hr_next_median(__u32 median, __u32 samples, __u32 sample) {
 }
 
 /*
- * Requests in flight at which a backend's answers are slow: the fewest of the lowest level from which on each level that says something is
- * slow, by the average of those that are not; 0 = none is. One such level alone may be chance: it takes two. What a level says
- * stands until it is reached again: a level above that is fast again takes back what those below said.
+ * Requests in flight at which a backend's answers are slow: the fewest of the lowest level from which on each level
+ * that says something is slow, by the average of those that are not; 0 = none is. One such level alone may be chance:
+ * it takes two. What a level says stands until it is reached again: a level above that is fast again takes back what
+ * those below said.
  */
 HR_INLINE __u32 hr_slow_at(const struct hr_backend_load *load) {
   __u32 fast_levels = 0, slow_levels = 0, slow_at = 0;
@@ -84,20 +95,21 @@ HR_INLINE __u32 hr_slow_at(const struct hr_backend_load *load) {
 HR_INLINE __u32 hr_smooth(__u32 smoothed, __u32 now, __u32 shift) {
   const __u32 round = (1u << shift) - 1;
 
-  return now > smoothed ? smoothed + ((now - smoothed + round) >> shift) : smoothed - ((smoothed - now + round) >> shift);
+  return now > smoothed ? smoothed + ((now - smoothed + round) >> shift)
+                        : smoothed - ((smoothed - now + round) >> shift);
 }
 
 /*
- * What a server reports has the copies in it that this proxy and others like it send at once: without those it is so much. `copied`: the
- * share of this proxy's requests that leave with a copy, in 65,536ths.
+ * What a server reports has the copies in it that this proxy and others like it send at once: without those it is so
+ * much. `copied`: the share of this proxy's requests that leave with a copy, in 65,536ths.
  */
 HR_INLINE __u32 hr_reported_without_copies(__u32 reported, __u32 copied) {
   return reported ? ((__u64)reported << 16) / (65536 + (__u64)copied) : 0;
 }
 
 /*
- * A backend's load. `slow_at`: in flight when its answers are slow; 0 = not known, so they count for none. `reported`: 0 also if that
- * is old.
+ * A backend's load. `slow_at`: in flight when its answers are slow; 0 = not known, so they count for none. `reported`:
+ * 0 also if that is old.
  */
 HR_INLINE __u32 hr_load(__s32 in_hand, __u32 slow_at, __u32 reported) {
   __u32 own = 0;
@@ -110,8 +122,9 @@ HR_INLINE __u32 hr_load(__s32 in_hand, __u32 slow_at, __u32 reported) {
 HR_INLINE int hr_load_is_busy(__u32 load, __u32 share) { return 2 * (__u64)load >= 3 * (__u64)share; }
 
 /*
- * Is a backend with this load idle? Up to `share` it is, from half as much again that it is not, and between it is with a probability that
- * falls: several proxies that see the same load do not all send and all stop at once. `random`: any 32 bits.
+ * Is a backend with this load idle? Up to `share` it is, from half as much again that it is not, and between it is with
+ * a probability that falls: several proxies that see the same load do not all send and all stop at once. `random`: any
+ * 32 bits.
  */
 HR_INLINE int hr_load_is_idle(__u32 load, __u32 share, __u32 random) {
   if (load <= share) return share != 0;

@@ -18,11 +18,12 @@ HR_GLOBAL __u32 hr_located_mark(void) {
 }
 
 /*
- * Locates the correlation bytes in a packet, or in what an ICMP error quotes of one, and leaves them in hr_locating.located. -1:
- * they are not there, and it holds zeros. One function with a small frame: with the reply program's and its callback's it takes all of the 512
- * bytes of stack that Linux 6.1 counts for a chain of calls.
+ * Locates the correlation bytes in a packet, or in what an ICMP error quotes of one, and leaves them in
+ * hr_locating.located. -1: they are not there, and it holds zeros. One function with a small frame: with the reply
+ * program's and its callback's it takes all of the 512 bytes of stack that Linux 6.1 counts for a chain of calls.
  */
-HR_GLOBAL int hr_locate(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset, __u32 payload_bytes, __u32 is_reply) {
+HR_GLOBAL int hr_locate(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset, __u32 payload_bytes,
+                        __u32 is_reply) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_scan_context context = {.in = hr_the_locating()};
   struct hr_locating *in = context.in;
@@ -35,9 +36,10 @@ HR_GLOBAL int hr_locate(struct __sk_buff *skb, __u32 config_id, __u32 payload_of
   if (!bytes) return -1;
   pairing = config->profile.request_correlation.pairing;
   if (pairing == HR_PAIR_PATH)
-    return is_reply ? hr_follow_path(&in->copy, bytes, &config->profile.reply_path, &config->profile.reply_correlation, &in->located)
-                    : hr_follow_path(&in->copy, bytes, &config->profile.request_path, &config->profile.request_correlation,
-                                     &in->located);
+    return is_reply ? hr_follow_path(&in->copy, bytes, &config->profile.reply_path, &config->profile.reply_correlation,
+                                     &in->located)
+                    : hr_follow_path(&in->copy, bytes, &config->profile.request_path,
+                                     &config->profile.request_correlation, &in->located);
   if (pairing != HR_PAIR_TOKENS) return -1;
   in->tokens[0] = config->profile.tokens[0];
   in->tokens[1] = config->profile.tokens[1];

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Correlation bytes whose place varies: behind lengths or BER elements (a path of steps), or as the values of headers of a
- * text. Pure functions from a payload's bytes to the key, which compile for both sides: the kernel programs call them through
- * locate.bpf.h, and locate_fuzz compares them with a reference that reads the payload in another way.
+ * Correlation bytes whose place varies: behind lengths or BER elements (a path of steps), or as the values of headers
+ * of a text. Pure functions from a payload's bytes to the key, which compile for both sides: the kernel programs call
+ * them through locate.bpf.h, and locate_fuzz compares them with a reference that reads the payload in another way.
  *
- * A payload stands behind a UDP header in hr_parked.l4, where at least 8 readable bytes follow it. Every place that is read is
- * checked against the payload and against that array.
+ * A payload stands behind a UDP header in hr_parked.l4, where at least 8 readable bytes follow it. Every place that is
+ * read is checked against the payload and against that array.
  */
 #pragma once
 
@@ -23,7 +23,7 @@ struct hr_located {
 /* A place in hr_parked.l4 from which 16 bytes can be read. */
 #define HR_LOCATE_LAST (HR_PARKED_L4_BYTES - HR_CORRELATION_BYTES)
 #define HR_BER_TAG_INTEGER 0x02
-#define HR_BER_TAG_LONG 0x1f /* of the low bits: the tag goes on in further bytes, which is not supported */
+#define HR_BER_TAG_LONG 0x1f  /* of the low bits: the tag goes on in further bytes, which is not supported */
 #define HR_BER_LENGTH_BYTES 4 /* no datagram's element has more */
 
 #define HR_SWAP64(word) __builtin_bswap64(word) /* both supported architectures are little-endian */
@@ -58,7 +58,7 @@ HR_INLINE int hr_read_step(const struct hr_step *step, __u64 word, struct hr_ele
     else
       element->length = step->little_endian ? HR_SWAP64(word) & 0xffffffff : word >> 32;
     element->header = step->bytes;
-    if (step->add < 0 && element->length < (__u64)-(__s64)step->add) return -1;
+    if (step->add < 0 && element->length < (__u64) - (__s64)step->add) return -1;
     element->length += (__s64)step->add;
     return 0;
   }
@@ -133,9 +133,9 @@ HR_INLINE int hr_follow_path(const struct hr_parked *parked, __u32 payload_bytes
 /* ---- Tokens of a text's headers ---------------------------------------------------------------------------------- */
 
 /*
- * A text of lines (RFC 3261 section 7: SIP, alike HTTP): headers are `Name: value`, up to an empty line. The machine reads a byte
- * at a time and has a few words of state. A token is the value of the first header of its name without white space, or of one
- * parameter of that value. Two tokens make the key: of each the FNV-1a hash of 64 bits.
+ * A text of lines (RFC 3261 section 7: SIP, alike HTTP): headers are `Name: value`, up to an empty line. The machine
+ * reads a byte at a time and has a few words of state. A token is the value of the first header of its name without
+ * white space, or of one parameter of that value. Two tokens make the key: of each the FNV-1a hash of 64 bits.
  */
 #define HR_SCAN_BYTES 1024 /* how much of a text is read */
 #define HR_FNV_BASIS 0xcbf29ce484222325ull

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The copy of a payload in which a kernel program locates bytes by locate.h, and the scan of a text there. Used by the proxy's
- * programs (locate.bpf.h) and by those of `hedgerow steer` (bpf/steer/source.bpf.h).
+ * The copy of a payload in which a kernel program locates bytes by locate.h, and the scan of a text there. Used by the
+ * proxy's programs (locate.bpf.h) and by those of `hedgerow steer` (bpf/steer/source.bpf.h).
  */
 #pragma once
 
@@ -17,7 +17,8 @@ HR_INLINE struct hr_locating *hr_the_locating(void) {
   return bpf_map_lookup_elem(&locating, &zero);
 }
 
-/* Copies what is looked at of a payload; how many bytes, 0: none. `ctx`: of the kind that bpf_skb_load_bytes() takes in that program. */
+/* Copies what is looked at of a payload; how many bytes, 0: none. `ctx`: of the kind that bpf_skb_load_bytes() takes in
+ * that program. */
 HR_INLINE __u64 hr_take_payload(const void *ctx, __u32 offset, __u64 bytes, struct hr_locating *in) {
   if (bytes > HR_LOCATE_LAST - HR_UDP_HEADER_BYTES) bytes = HR_LOCATE_LAST - HR_UDP_HEADER_BYTES;
   bytes--; /* one comparison for both bounds, as in hr_read_correlation() */

@@ -14,7 +14,7 @@
 /* ---- Written by user space -------------------------------------------------------------------------------------- */
 
 /* Two generations of all services: the published one, and the one that a reload fills. */
-HR_MAPPED_ARRAY(configs, HR_GENERATIONS * HR_MAX_SERVICES, struct hr_service_config);
+HR_MAPPED_ARRAY(configs, HR_GENERATIONS *HR_MAX_SERVICES, struct hr_service_config);
 HR_MAPPED_ARRAY(policies, HR_MAX_SERVICES, struct hr_service_policy);
 HR_ARRAY(backends, HR_MAX_BACKENDS, struct hr_backend);
 HR_MAPPED_ARRAY(backend_tuning, HR_MAX_BACKENDS, struct hr_backend_tuning);
@@ -26,18 +26,20 @@ HR_HASH(vips, HR_MAX_SERVICES, struct hr_endpoint, __u32);
 HR_HASH(backend_ids, HR_MAX_BACKENDS, struct hr_endpoint, __u32);
 
 /*
- * Cluster id -> the key and epoch of its announcements. Changed by reloads. At most one for each service, and while a reload
- * changes them one more.
+ * Cluster id -> the key and epoch of its announcements. Changed by reloads. At most one for each service, and while a
+ * reload changes them one more.
  */
 HR_HASH(clusters, 2 * HR_MAX_SERVICES, __u64, struct hr_cluster);
 
 /* VIP address alone. */
 HR_HASH(vip_addresses, HR_MAX_SERVICES, struct hr_address, struct hr_vip);
 
-/* This host's addresses, by which packets are its own (docs/adr/0056). A packet from a further one is known by its socket alone. */
+/* This host's addresses, by which packets are its own (docs/adr/0056). A packet from a further one is known by its
+ * socket alone. */
 HR_HASH(own_addresses, HR_MAX_OWN_ADDRESSES, struct hr_address, __u32);
 
-/* ---- Written by the control and the reply program (announcements), under its lock --------------------------------- */
+/* ---- Written by the control and the reply program (announcements), under its lock ---------------------------------
+ */
 
 struct hr_leader {
   struct bpf_spin_lock lock;
@@ -49,9 +51,9 @@ HR_ARRAY(leaders, HR_MAX_SERVICES, struct hr_leader);
 /* ---- Written by the kernel programs ------------------------------------------------------------------------------ */
 
 /*
- * Key -> request: sets of references, see hr_scoreboard_set. Never an LRU map: the clock's look-ups of old entries would
- * mark them as referenced and the LRU would evict live ones. Not a kernel hash either: an insertion there cost 385 ns
- * of a splitter's 1,500 (cold bucket, lock, element), here one cache line. Twice as many places as requests.
+ * Key -> request: sets of references, see hr_scoreboard_set. Never an LRU map: the clock's look-ups of old entries
+ * would mark them as referenced and the LRU would evict live ones. Not a kernel hash either: an insertion there cost
+ * 385 ns of a splitter's 1,500 (cold bucket, lock, element), here one cache line. Twice as many places as requests.
  */
 HR_ARRAY(scoreboard, 1, struct hr_scoreboard_set);
 
@@ -64,12 +66,13 @@ HR_ARRAY(parked_links, 1, __u32);                /* limits.parked + 1 */
 HR_MAPPED_ARRAY(wheels, 1, struct hr_wheel);
 
 /*
- * When full they forget the flow that was silent longest. A reply to a forgotten flow still reaches a tracked request's client, and
- * a socket of this host that is connected to the VIP; else none (counted as no_flow). Size them above the number of client sockets
- * that wait at one time, times backends, and of connections, times two.
+ * When full they forget the flow that was silent longest. A reply to a forgotten flow still reaches a tracked request's
+ * client, and a socket of this host that is connected to the VIP; else none (counted as no_flow). Size them above the
+ * number of client sockets that wait at one time, times backends, and of connections, times two.
  */
 HR_LRU_HASH(flows, 1, struct hr_flow_key, struct hr_flow);
-HR_LRU_HASH(crowded_flows, 1, struct hr_flow_key, struct hr_flow); /* of clients that make more than their part of `flows` anew */
+HR_LRU_HASH(crowded_flows, 1, struct hr_flow_key,
+            struct hr_flow); /* of clients that make more than their part of `flows` anew */
 HR_LRU_HASH(connections, 1, struct hr_flow_key, struct hr_flow);
 /* When full it forgets the oldest. */
 HR_LRU_HASH(late_requests, 1, struct hr_request_key, struct hr_late); /* limits.flows / HR_FLOW_PARTS */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * May this request be sent twice? A profile lists the operations that may; for line protocols (memcached) it also says
- * what may follow the first line, because "get a" with "incr b 1" behind it in one datagram is no get, and how a line says
- * that it gets no reply. Works on the parked copy; called by the splitter's tracking, for profiles that list operations.
+ * what may follow the first line, because "get a" with "incr b 1" behind it in one datagram is no get, and how a line
+ * says that it gets no reply. Works on the parked copy; called by the splitter's tracking, for profiles that list
+ * operations.
  */
 #pragma once
 
@@ -15,7 +16,8 @@ struct hr_line {
   __u32 end; /* of the line feed; 0 = not found */
 };
 
-/* Eight bytes a step. The lowest byte that (x - 1) & ~x & 0x80 marks is a true zero of x (higher ones may be borrowed). */
+/* Eight bytes a step. The lowest byte that (x - 1) & ~x & 0x80 marks is a true zero of x (higher ones may be borrowed).
+ */
 static long hr_line_step(__u32 step, struct hr_line *line) {
   __u64 offset = (__u64)line->from + (__u64)step * 8;
   __u64 word, found;
@@ -62,7 +64,8 @@ struct hr_number {
   __u32 found;
 };
 
-/* Backwards from the line's end. See hr_question_step (echo.bpf.h) on what a step may branch on: `skip` is an argument. */
+/* Backwards from the line's end. See hr_question_step (echo.bpf.h) on what a step may branch on: `skip` is an argument.
+ */
 static long hr_number_step(__u32 step, struct hr_number *number) {
   __u64 offset = (__u64)number->end - 1 - step;
   __u8 byte;
@@ -98,7 +101,8 @@ HR_GLOBAL int hr_number_before(__u32 slot, __u32 end, __u32 skip) {
   return number.found && number.value <= HR_PARKED_L4_BYTES ? (int)number.value : -1;
 }
 
-/* The shape of the first alternative that holds, + 1; 0 when none does. A global function: its loop is verified once. */
+/* The shape of the first alternative that holds, + 1; 0 when none does. A global function: its loop is verified once.
+ */
 HR_GLOBAL __u32 hr_known_operation(__u32 config_id, __u32 slot, __u32 payload_bytes) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
@@ -118,13 +122,14 @@ HR_GLOBAL __u32 hr_known_operation(__u32 config_id, __u32 slot, __u32 payload_by
 }
 
 /*
- * What the request's first line says: a reason to forward it once, HR_REASON_NONE when the line is all there is, or, with
- * HR_LINE_HAS_BLOCK, where its words end (bits 8 to 30) and how many bytes its end takes (bits 0 to 7). A line that ends in a
- * space is forwarded once too, because it is not told apart from a line that ends in `noreply` and a space.
+ * What the request's first line says: a reason to forward it once, HR_REASON_NONE when the line is all there is, or,
+ * with HR_LINE_HAS_BLOCK, where its words end (bits 8 to 30) and how many bytes its end takes (bits 0 to 7). A line
+ * that ends in a space is forwarded once too, because it is not told apart from a line that ends in `noreply` and a
+ * space.
  */
 #define HR_LINE_HAS_BLOCK (1u << 31)
 #define HR_LINE_WORDS_END(judged) (((judged) & ~HR_LINE_HAS_BLOCK) >> 8)
-#define HR_LINE_END_BYTES(judged) ((judged) & 0xff)
+#define HR_LINE_END_BYTES(judged) ((judged)&0xff)
 HR_GLOBAL __u32 hr_judge_line(__u32 config_id, __u32 slot, __u32 payload_bytes, __u32 shape) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
@@ -155,10 +160,10 @@ HR_GLOBAL __u32 hr_judge_line(__u32 config_id, __u32 slot, __u32 payload_bytes, 
 
 /*
  * HR_REASON_NONE when this request may be sent twice: it is one of the listed operations, it gets a reply, and the
- * datagram holds nothing else. Calls no deeper than it must: the splitter's frame leaves 160 of 6.1's 512 bytes of stack.
+ * datagram holds nothing else. Calls no deeper than it must: the splitter's frame leaves 160 of 6.1's 512 bytes of
+ * stack.
  */
-HR_INLINE __u32 hr_judge_operation(const struct hr_profile *profile, __u32 config_id, __u32 slot,
-                                   __u32 payload_bytes) {
+HR_INLINE __u32 hr_judge_operation(const struct hr_profile *profile, __u32 config_id, __u32 slot, __u32 payload_bytes) {
   __u32 known, judged, words_end;
   int block;
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * Reading a payload the way a profile describes it: is it a request, a reply, a nack, and which correlation bytes
- * does it carry. Offsets come from the configuration and are checked against the payload at every read. Which operation a
- * request is, and what it may hold beside, is operation.bpf.h's.
+ * does it carry. Offsets come from the configuration and are checked against the payload at every read. Which operation
+ * a request is, and what it may hold beside, is operation.bpf.h's.
  */
 #pragma once
 
@@ -63,8 +63,7 @@ HR_INLINE int hr_is_reply(struct __sk_buff *skb, struct hr_payload payload, cons
 }
 
 /* Does any alternative of the service's nacks hold? A global function: its loop is verified once. */
-HR_GLOBAL int hr_some_nack_holds(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset,
-                                 __u32 payload_bytes) {
+HR_GLOBAL int hr_some_nack_holds(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset, __u32 payload_bytes) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   int holds = 1;
@@ -93,8 +92,7 @@ HR_INLINE int hr_is_nack(struct __sk_buff *skb, struct hr_payload payload, const
  */
 #define HR_PART_FIRST 1u
 #define HR_PART_LAST 2u
-HR_GLOBAL __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset,
-                                  __u32 payload_bytes) {
+HR_GLOBAL __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset, __u32 payload_bytes) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   __u64 sequence, total;
@@ -109,11 +107,10 @@ HR_GLOBAL __u32 hr_part_of_answer(struct __sk_buff *skb, __u32 config_id, __u32 
 }
 
 /*
- * The backend of the node that a nack names as the leader: its service-local index + 1; 0 when the nack names no node, or a
- * node that is not configured. A global function: its loop is verified once.
+ * The backend of the node that a nack names as the leader: its service-local index + 1; 0 when the nack names no node,
+ * or a node that is not configured. A global function: its loop is verified once.
  */
-HR_GLOBAL __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset,
-                                  __u32 payload_bytes) {
+HR_GLOBAL __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 config_id, __u32 payload_offset, __u32 payload_bytes) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_payload payload = {.offset = payload_offset, .bytes = payload_bytes};
   __u32 offset, node;
@@ -129,8 +126,10 @@ HR_GLOBAL __u32 hr_hinted_backend(struct __sk_buff *skb, __u32 config_id, __u32 
   return 0;
 }
 
-/* Does this nack say only that its sender does not lead? Where the service has a cluster, such a nack can name the leader. */
-HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service_config *config) {
+/* Does this nack say only that its sender does not lead? Where the service has a cluster, such a nack can name the
+ * leader. */
+HR_INLINE __u32 hr_is_leaderless(struct __sk_buff *skb, struct hr_payload payload,
+                                 const struct hr_service_config *config) {
   return config->cluster_id && config->profile.hint_bytes && hr_rule_holds(skb, payload, &config->profile.hint_rule);
 }
 
@@ -140,8 +139,8 @@ HR_INLINE int hr_is_unpaired(const struct hr_field *field) {
 }
 
 /*
- * Correlation bytes into a zeroed key field that is aligned to 8; -1 when the payload does not reach that far, or where nothing
- * pairs.
+ * Correlation bytes into a zeroed key field that is aligned to 8; -1 when the payload does not reach that far, or where
+ * nothing pairs.
  */
 HR_INLINE int hr_read_correlation(struct __sk_buff *skb, struct hr_payload payload, const struct hr_field *field,
                                   __u8 correlation[HR_CORRELATION_BYTES]) {
@@ -171,9 +170,11 @@ HR_INLINE int hr_take_located(__u8 correlation[HR_CORRELATION_BYTES]) {
   return 0;
 }
 
-/* Of a request or a reply in a packet, wherever they stand. Called before any match, which may count from what it finds. */
-HR_INLINE int hr_correlation_of(struct __sk_buff *skb, struct hr_payload payload, const struct hr_service_config *config,
-                                __u32 config_id, int is_reply, __u8 correlation[HR_CORRELATION_BYTES]) {
+/* Of a request or a reply in a packet, wherever they stand. Called before any match, which may count from what it
+ * finds. */
+HR_INLINE int hr_correlation_of(struct __sk_buff *skb, struct hr_payload payload,
+                                const struct hr_service_config *config, __u32 config_id, int is_reply,
+                                __u8 correlation[HR_CORRELATION_BYTES]) {
   const struct hr_field *field = is_reply ? &config->profile.reply_correlation : &config->profile.request_correlation;
 
   if (field->pairing < HR_PAIR_PATH) return hr_read_correlation(skb, payload, field, correlation);
@@ -181,7 +182,8 @@ HR_INLINE int hr_correlation_of(struct __sk_buff *skb, struct hr_payload payload
   return hr_take_located(correlation);
 }
 
-/* ---- The same on a parked copy, whose bytes are plain memory: an order of magnitude cheaper than a helper's copy. -- */
+/* ---- The same on a parked copy, whose bytes are plain memory: an order of magnitude cheaper than a helper's copy. --
+ */
 
 HR_INLINE int hr_parked_match_holds(const struct hr_parked *parked, __u32 payload_bytes, const struct hr_match *match) {
   int negated = match->flags & HR_MATCH_NOT;

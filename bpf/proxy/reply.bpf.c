@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * REPLY: TC ingress of every uplink, and of lo for the kernel's own errors. Sees what backends send: lets the winner's datagrams through to the client in
- * the VIP's name, drops the losers', turns a nack into the next attempt, and takes an ICMP "unreachable" as the
- * nack it is. Takes the announcements of the services' clusters, too. A packet that is not from a backend, or not to a
- * client that asked through the proxy, passes on untouched.
+ * REPLY: TC ingress of every uplink, and of lo for the kernel's own errors. Sees what backends send: lets the winner's
+ * datagrams through to the client in the VIP's name, drops the losers', turns a nack into the next attempt, and takes
+ * an ICMP "unreachable" as the nack it is. Takes the announcements of the services' clusters, too. A packet that is not
+ * from a backend, or not to a client that asked through the proxy, passes on untouched.
  */
 #include "bpf/net/udp_checksum.bpf.h"
 #include "bpf/proxy/announce.bpf.h"
@@ -23,8 +23,8 @@
 
 #define HR_GOES_ON 100 /* no verdict of the kernel's: the rewritten packet goes on where it came in */
 
-#define HR_VLAN_ID 0x0fff /* of the tag control information, IEEE 802.1Q */
-#define HR_IPV4_PROTOCOL 9    /* offsets of the protocol in an IP header */
+#define HR_VLAN_ID 0x0fff  /* of the tag control information, IEEE 802.1Q */
+#define HR_IPV4_PROTOCOL 9 /* offsets of the protocol in an IP header */
 #define HR_IPV6_NEXT_HEADER 6
 
 /* In the VIP's name to the client; consumes the packet, unless it stays where it came in. */
@@ -46,12 +46,12 @@ HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const 
 }
 
 /*
- * The consumed nack goes round the clock's link, where it becomes the request's next attempt. The generation is stored from where the
- * reference has it, in its upper half: there is no stack left for a note.
+ * The consumed nack goes round the clock's link, where it becomes the request's next attempt. The generation is stored
+ * from where the reference has it, in its upper half: there is no stack left for a note.
  */
 HR_INLINE int hr_to_clock(struct __sk_buff *skb, const struct hr_reply *reply) {
-  if (bpf_skb_store_bytes(skb, ETH_ALEN + __builtin_offsetof(struct hr_link_note, generation), (const __u8 *)&reply->reference + 4,
-                          sizeof(__u16), 0) ||
+  if (bpf_skb_store_bytes(skb, ETH_ALEN + __builtin_offsetof(struct hr_link_note, generation),
+                          (const __u8 *)&reply->reference + 4, sizeof(__u16), 0) ||
       hr_put_tag(skb))
     return TC_ACT_SHOT; /* the clock's lap makes the attempt, when it is due */
   skb->mark = HR_MARK_RELEASE | HR_MARK_VALUE(HR_REFERENCE_REQUEST(reply->reference));
@@ -60,14 +60,14 @@ HR_INLINE int hr_to_clock(struct __sk_buff *skb, const struct hr_reply *reply) {
 }
 
 /*
- * The trace event of a datagram from a backend, or of an ICMP error about one. Then the copy of a request that it has ended
- * goes back.
+ * The trace event of a datagram from a backend, or of an ICMP error about one. Then the copy of a request that it has
+ * ended goes back.
  */
 HR_INLINE void hr_conclude(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_answer *answer,
-                              const struct hr_reply *reply) {
-  __u32 kind = answer->verdict == HR_VERDICT_PASS     ? HR_TRACE_ANSWER
+                           const struct hr_reply *reply) {
+  __u32 kind = answer->verdict == HR_VERDICT_PASS ? HR_TRACE_ANSWER
                : answer->reason == HR_REASON_NACK ? HR_TRACE_NACK
-                                                      : HR_TRACE_DROPPED;
+                                                  : HR_TRACE_DROPPED;
   __u32 flags = (answer->verdict == HR_VERDICT_RELEASE ? HR_TRACE_RELEASED : 0) |
                 (packet->protocol == IPPROTO_UDP ? 0 : HR_TRACE_ICMP);
   __u32 what = HR_TRACE_WHAT(kind, answer->reason, reply->index, flags);
@@ -94,18 +94,20 @@ HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const stru
   return hr_deliver(skb, packet, reply->config, reply->service_stats);
 }
 
-/* No flow, and no request that the datagram names: its client never asked through the proxy, as far as the maps remember. */
+/* No flow, and no request that the datagram names: its client never asked through the proxy, as far as the maps
+ * remember. */
 HR_INLINE int hr_pass_unknown(void) {
   hr_host_reason(HR_REASON_NO_FLOW);
   return TC_ACT_UNSPEC;
 }
 
 /*
- * Does a packet from a backend, or the packet that an ICMP error quotes (`quoted`), belong to a socket that talks to the backend
- * itself? Then it is none of the proxy's, whatever its flow says. It stays inline: as a function of its own, its frame and those
- * of what it calls pass the 512 bytes of stack that Linux 6.1 counts for a chain of calls.
+ * Does a packet from a backend, or the packet that an ICMP error quotes (`quoted`), belong to a socket that talks to
+ * the backend itself? Then it is none of the proxy's, whatever its flow says. It stays inline: as a function of its
+ * own, its frame and those of what it calls pass the 512 bytes of stack that Linux 6.1 counts for a chain of calls.
  */
-HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *packet, int quoted, const struct hr_reply *reply) {
+HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *packet, int quoted,
+                             const struct hr_reply *reply) {
   struct hr_address vip = reply->config->vip;
   struct hr_ends ends = {.remote = quoted ? packet->destination : packet->source,
                          .local = quoted ? packet->source : packet->destination,
@@ -119,11 +121,11 @@ HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *pack
 }
 
 /*
- * Is this datagram, which names no request, to one that its client sent to the backend itself, perhaps from a port that used the VIP
- * lately? It is if a socket is connected to the backend. Where a profile's answers are one datagram the answer to a tracked request
- * finds that request, however late it comes (hr_late). Otherwise it is direct also if a socket is connected to nothing, which
- * would take both, and if none is connected to the VIP.
- * Inline for the same reason as hr_goes_direct.
+ * Is this datagram, which names no request, to one that its client sent to the backend itself, perhaps from a port that
+ * used the VIP lately? It is if a socket is connected to the backend. Where a profile's answers are one datagram the
+ * answer to a tracked request finds that request, however late it comes (hr_late). Otherwise it is direct also if a
+ * socket is connected to nothing, which would take both, and if none is connected to the VIP. Inline for the same
+ * reason as hr_goes_direct.
  */
 HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_reply *reply) {
   struct hr_ends ends = {.remote = packet->source,
@@ -141,7 +143,8 @@ HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *
   return hr_udp_socket(skb, &ends) != HR_UDP_CONNECTED;
 }
 
-/* A datagram that no request can be named by: its sender lives. A flow's former backend is out of the client's conversation. */
+/* A datagram that no request can be named by: its sender lives. A flow's former backend is out of the client's
+ * conversation. */
 HR_INLINE struct hr_answer hr_judge_unpaired(const struct hr_packet *packet, const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_flow_key key;
@@ -149,7 +152,8 @@ HR_INLINE struct hr_answer hr_judge_unpaired(const struct hr_packet *packet, con
 
   hr_note_untracked(reply);
   if (reply->config->profile.reply_correlation.pairing != HR_PAIR_FLOW) return answer;
-  hr_flow_key_of(&key, &packet->destination, packet->destination_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, reply->service_id);
+  hr_flow_key_of(&key, &packet->destination, packet->destination_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION,
+                 reply->service_id);
   flow = hr_flow_look_up(&key);
   if (!flow || flow->id == reply->backend_id) {
     /* A client that only receives keeps its flow, as in connection tracking. */
@@ -214,7 +218,8 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   if (!reply->known && !late && !(request && (HR_SENT_MASK(request->masks) & (1u << reply->index))))
     return hr_pass_unknown();
   if (request && HR_WORD_STATE(READ_ONCE(request->word)) == HR_STATE_PENDING && hr_udp_checksum_is_wrong(skb, packet)) {
-    /* The client's stack would drop it, and nobody would answer. It was changed on its way, so it tells nothing of its sender. */
+    /* The client's stack would drop it, and nobody would answer. It was changed on its way, so it tells nothing of its
+     * sender. */
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_BAD_CHECKSUM;
   } else if (request) {
@@ -233,13 +238,14 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
 }
 
 /*
- * Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not from a backend. Whether it is the
- * proxy's, its flow says (`known`). A flow may be missing, for a full map forgets some: then a socket that is connected to the VIP
- * says the same, and a datagram still answers the request that it names. A connection that has ended does not begin anew from the
- * backend's side: such a segment is another connection's.
+ * Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not from a backend. Whether it
+ * is the proxy's, its flow says (`known`). A flow may be missing, for a full map forgets some: then a socket that is
+ * connected to the VIP says the same, and a datagram still answers the request that it names. A connection that has
+ * ended does not begin anew from the backend's side: such a segment is another connection's.
  */
 HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const struct hr_address *backend_address,
-                           __u16 backend_port_be, const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u32 version) {
+                           __u16 backend_port_be, const struct hr_address *client, __u16 client_port_be, __u8 protocol,
+                           __u32 version) {
   struct hr_endpoint endpoint = {.address = *backend_address, .port_be = backend_port_be};
   struct hr_flow_key key;
   struct hr_backend *backend;
@@ -266,8 +272,11 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   hr_flow_key_of(&key, client, client_port_be, protocol, HR_FLOW_REPLY, reply->backend_id);
   flow = hr_flow_find(&key, lifetime_ns, reply->now_ns);
   if (!flow) {
-    struct hr_ends ends = {.remote = reply->config->vip, .local = *client, .remote_port_be = reply->config->port_be,
-                           .local_port_be = client_port_be, .version = version};
+    struct hr_ends ends = {.remote = reply->config->vip,
+                           .local = *client,
+                           .remote_port_be = reply->config->port_be,
+                           .local_port_be = client_port_be,
+                           .version = version};
 
     reply->known = hr_is_owned(skb, protocol, &ends);
     reply->way = HR_WAY_SOCKET; /* whatever it is bound to, it was found from here */
@@ -281,8 +290,8 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
 }
 
 /*
- * The network cannot deliver to a backend of a service without requests: what comes next goes to another one. The client hears of
- * it only where there is none.
+ * The network cannot deliver to a backend of a service without requests: what comes next goes to another one. The
+ * client hears of it only where there is none.
  */
 HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
@@ -300,9 +309,9 @@ HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
 }
 
 /*
- * An error that is about a datagram and not about its backend: its time to live has ended on the way, it is too big, a header is
- * wrong. That is its sender's matter. The backend does not have the request that it quotes: its silence about that is none. A
- * global function: rare, and with a frame of its own.
+ * An error that is about a datagram and not about its backend: its time to live has ended on the way, it is too big, a
+ * header is wrong. That is its sender's matter. The backend does not have the request that it quotes: its silence about
+ * that is none. A global function: rare, and with a frame of its own.
  */
 HR_GLOBAL int hr_note_undelivered(__u32 request_index, __u32 backend_id) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
@@ -320,9 +329,9 @@ HR_GLOBAL int hr_note_undelivered(__u32 request_index, __u32 backend_id) {
 }
 
 /*
- * A killed backend's host, a firewall or a router on the way, or this host's own kernel reports that the backend did not get
- * a packet. `unreachable`: a nack for the request it quotes, and a reason to suspect the backend. Any other error is about that
- * packet alone.
+ * A killed backend's host, a firewall or a router on the way, or this host's own kernel reports that the backend did
+ * not get a packet. `unreachable`: a nack for the request it quotes, and a reason to suspect the backend. Any other
+ * error is about that packet alone.
  */
 HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr_packet *quoted, int unreachable,
                                           struct hr_reply *reply) {
@@ -332,12 +341,14 @@ HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr
   struct hr_request *request;
   __u64 word;
 
-  if (hr_is_unpaired(&reply->config->profile.request_correlation)) return unreachable ? hr_judge_undelivered(reply) : answer;
+  if (hr_is_unpaired(&reply->config->profile.request_correlation))
+    return unreachable ? hr_judge_undelivered(reply) : answer;
   key.client = quoted->source;
   key.client_port_be = quoted->source_port_be;
   key.service = reply->service_id;
   if (hr_correlation_of(skb, payload, reply->config, reply->config_id, 0, key.correlation)) {
-    /* The quotation is too short to identify the request (RFC 792 promises 8 bytes), which stays parked until it is due. */
+    /* The quotation is too short to identify the request (RFC 792 promises 8 bytes), which stays parked until it is
+     * due. */
     if (reply->untracked || !unreachable) return answer;
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_NACK;
@@ -368,7 +379,8 @@ HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr
     hr_count(reply->service_stats, HR_LOSERS_DROPPED);
     return answer;
   }
-  if (!(HR_SENT_MASK(request->masks) & (1u << reply->index))) return answer; /* nothing was sent there: forged or ancient */
+  if (!(HR_SENT_MASK(request->masks) & (1u << reply->index)))
+    return answer; /* nothing was sent there: forged or ancient */
   hr_note_refusal(reply->service_id, reply->backend_state, reply->service_stats, reply->now_ns);
   return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->config->cluster_id != 0, 0);
 }
@@ -391,8 +403,8 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
   if (hr_tracing() || answer.ended) hr_conclude(skb, packet, &answer, reply);
   vip = reply->config->vip;
   /*
-   * A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. So does any
-   * error to a client that sends by an uplink: its socket is looked up from there.
+   * A router's error keeps its source, to which no route leads through the proxy interface: it stays where it is. So
+   * does any error to a client that sends by an uplink: its socket is looked up from there.
    */
   error.stays = reply->way != HR_WAY_PROXY || !hr_same_address(&packet->source, &error.quoted.destination);
   if (hr_translate_icmp(skb, packet, &error, HR_DESTINATION, &vip, reply->config->port_be)) {
@@ -429,9 +441,9 @@ HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *
 }
 
 /*
- * What is not the proxy's goes on as it came. But a VIP is an address of this host alone, and the kernel's own check of sources
- * (rp_filter) is off on many hosts, so nothing may come from outside in a VIP's name: a client would take it for its answer. Only what
- * the proxy itself gives to this uplink may.
+ * What is not the proxy's goes on as it came. But a VIP is an address of this host alone, and the kernel's own check of
+ * sources (rp_filter) is off on many hosts, so nothing may come from outside in a VIP's name: a client would take it
+ * for its answer. Only what the proxy itself gives to this uplink may.
  */
 HR_INLINE int hr_pass_foreign(struct __sk_buff *skb, const struct hr_packet *packet) {
   struct hr_address source = packet->source;
@@ -453,21 +465,24 @@ HR_INLINE int hr_handle_tcp(struct __sk_buff *skb, struct hr_packet *packet, str
   if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
   hr_count(reply->service_stats, HR_TCP_PACKETS);
   packet->way = reply->way;
-  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_CLIENT, reply->service_id, reply->now_ns);
+  if (packet->fragment == HR_FIRST_FRAGMENT)
+    hr_fragment_note(packet, HR_FRAGMENT_TO_CLIENT, reply->service_id, reply->now_ns);
   return hr_deliver(skb, packet, reply->config, reply->service_stats);
 }
 
 HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
-  if (packet->protocol == (packet->version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6)) return hr_handle_icmp(skb, packet, reply);
+  if (packet->protocol == (packet->version == 4 ? IPPROTO_ICMP : HR_IPPROTO_ICMPV6))
+    return hr_handle_icmp(skb, packet, reply);
   if (packet->protocol != IPPROTO_UDP && packet->protocol != IPPROTO_TCP) return TC_ACT_UNSPEC;
-  if (packet->protocol == IPPROTO_UDP && packet->fragment == HR_WHOLE && hr_is_announce_port(packet->destination_port_be)) {
+  if (packet->protocol == IPPROTO_UDP && packet->fragment == HR_WHOLE &&
+      hr_is_announce_port(packet->destination_port_be)) {
     struct hr_payload payload = hr_payload_of(packet);
     int verdict = hr_announce(skb, payload.offset, payload.bytes);
 
     if (verdict != TC_ACT_UNSPEC) return verdict;
   }
-  if (hr_recognise(skb, reply, &packet->source, packet->source_port_be, &packet->destination, packet->destination_port_be,
-                   packet->protocol, packet->version))
+  if (hr_recognise(skb, reply, &packet->source, packet->source_port_be, &packet->destination,
+                   packet->destination_port_be, packet->protocol, packet->version))
     return TC_ACT_UNSPEC; /* foreign */
   if (packet->protocol == IPPROTO_UDP) return hr_handle_udp(skb, packet, reply);
 
@@ -475,9 +490,9 @@ HR_INLINE int hr_handle_layer4(struct __sk_buff *skb, struct hr_packet *packet, 
 }
 
 /*
- * The loopback interface is where this host's kernel reports "host unreachable" when the neighbour entry of a backend, or of its
- * gateway, fails while a packet of ours waits for it; and where a backend on this host answers. Without such a backend only ICMP is
- * looked at there, and what the splitter gives to a client with the address ::1.
+ * The loopback interface is where this host's kernel reports "host unreachable" when the neighbour entry of a backend,
+ * or of its gateway, fails while a packet of ours waits for it; and where a backend on this host answers. Without such
+ * a backend only ICMP is looked at there, and what the splitter gives to a client with the address ::1.
  */
 HR_INLINE int hr_is_for_us(struct __sk_buff *skb) {
   struct hr_wheel *wheel = hr_the_wheel();
@@ -486,8 +501,8 @@ HR_INLINE int hr_is_for_us(struct __sk_buff *skb) {
   if ((wheel && READ_ONCE(wheel->backends_here)) || hr_has_tag(skb)) return 1;
   if (skb->protocol == bpf_htons(ETH_P_IP))
     return !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV4_PROTOCOL, &protocol, 1) && protocol == IPPROTO_ICMP;
-  return skb->protocol == bpf_htons(ETH_P_IPV6) && !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV6_NEXT_HEADER, &protocol, 1) &&
-         protocol == HR_IPPROTO_ICMPV6;
+  return skb->protocol == bpf_htons(ETH_P_IPV6) &&
+         !bpf_skb_load_bytes(skb, ETH_HLEN + HR_IPV6_NEXT_HEADER, &protocol, 1) && protocol == HR_IPPROTO_ICMPV6;
 }
 
 SEC("tc")

@@ -66,8 +66,8 @@ HR_INLINE int hr_replace_ipv6(struct __sk_buff *skb, const struct hr_packet *pac
  * Puts `address`:`port_be` in place of one side and notes it in `packet`. A later fragment has no layer 4: only its
  * address changes. -1: the kernel refused, and the packet may be half changed; the caller drops it, counted.
  */
-HR_INLINE int hr_rewrite(struct __sk_buff *skb, struct hr_packet *packet, enum hr_side side,
-                         struct hr_address *address, __u16 port_be) {
+HR_INLINE int hr_rewrite(struct __sk_buff *skb, struct hr_packet *packet, enum hr_side side, struct hr_address *address,
+                         __u16 port_be) {
   struct hr_address *old = side == HR_SOURCE ? &packet->source : &packet->destination;
   __u16 *old_port_be = side == HR_SOURCE ? &packet->source_port_be : &packet->destination_port_be;
   int has_l4 = packet->fragment != HR_LATER_FRAGMENT;
@@ -79,7 +79,7 @@ HR_INLINE int hr_rewrite(struct __sk_buff *skb, struct hr_packet *packet, enum h
   }
   if (has_l4 && *old_port_be != port_be) {
     if (bpf_l4_csum_replace(skb, hr_l4_checksum_offset(packet), *old_port_be, port_be,
-                                           hr_l4_checksum_flags(packet) | sizeof(port_be)))
+                            hr_l4_checksum_flags(packet) | sizeof(port_be)))
       return -1;
     if (bpf_skb_store_bytes(skb, packet->l4_offset + (side == HR_SOURCE ? 0 : 2), &port_be, sizeof(port_be), 0))
       return -1;
@@ -90,13 +90,13 @@ HR_INLINE int hr_rewrite(struct __sk_buff *skb, struct hr_packet *packet, enum h
 }
 
 /* Global functions: verified once. */
-HR_GLOBAL int hr_rewrite_source(struct __sk_buff *skb, struct hr_packet *packet,
-                                                           struct hr_address *address, __u32 port_be) {
+HR_GLOBAL int hr_rewrite_source(struct __sk_buff *skb, struct hr_packet *packet, struct hr_address *address,
+                                __u32 port_be) {
   return packet && address ? hr_rewrite(skb, packet, HR_SOURCE, address, port_be) : -1;
 }
 
-HR_GLOBAL int hr_rewrite_destination(struct __sk_buff *skb, struct hr_packet *packet,
-                                                                struct hr_address *address, __u32 port_be) {
+HR_GLOBAL int hr_rewrite_destination(struct __sk_buff *skb, struct hr_packet *packet, struct hr_address *address,
+                                     __u32 port_be) {
   return packet && address ? hr_rewrite(skb, packet, HR_DESTINATION, address, port_be) : -1;
 }
 

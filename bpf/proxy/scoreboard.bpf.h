@@ -33,12 +33,11 @@ HR_INLINE int hr_same_key(const struct hr_request_key *a, const struct hr_reques
 }
 
 /*
- * The reference of a key in one set, other than `except`; 0 when there is none. Only a splitter that claims (`except` is its
- * own reference) sees a request that is still being claimed: to a reply that request does not exist yet. Global: its loop is
- * verified once.
+ * The reference of a key in one set, other than `except`; 0 when there is none. Only a splitter that claims (`except`
+ * is its own reference) sees a request that is still being claimed: to a reply that request does not exist yet. Global:
+ * its loop is verified once.
  */
-HR_GLOBAL __u64 hr_find_in_set(const struct hr_request_key *key, __u32 set_index, __u32 tag,
-                               __u64 except) {
+HR_GLOBAL __u64 hr_find_in_set(const struct hr_request_key *key, __u32 set_index, __u32 tag, __u64 except) {
   struct hr_scoreboard_set *set = bpf_map_lookup_elem(&scoreboard, &set_index);
 
   if (!set || !key) return 0;
@@ -59,9 +58,9 @@ HR_GLOBAL __u64 hr_find_in_set(const struct hr_request_key *key, __u32 set_index
 }
 
 /*
- * Replaces one reference of a set by another (0: any empty place; to 0: removal). -1 when it is not there. The place that
- * the tag prefers is swapped before anything is read: the line mostly comes from another CPU's cache, and a swap fetches
- * it for writing at once, where a look first would fetch it twice.
+ * Replaces one reference of a set by another (0: any empty place; to 0: removal). -1 when it is not there. The place
+ * that the tag prefers is swapped before anything is read: the line mostly comes from another CPU's cache, and a swap
+ * fetches it for writing at once, where a look first would fetch it twice.
  */
 HR_GLOBAL int hr_swap_in_set(__u32 set_index, __u64 from, __u64 to) {
   struct hr_scoreboard_set *set = bpf_map_lookup_elem(&scoreboard, &set_index);
@@ -96,8 +95,9 @@ HR_INLINE void hr_scoreboard_remove(struct hr_wheel *wheel, __u32 set_index, __u
 
 /*
  * Puts a claiming request's reference into a free place, and only then looks for another with its key, because two
- * CPUs that claim one key at once must see each other. Returns 0 when it stands alone. Otherwise the reference is taken out
- * again, and the result is the other's reference, or HR_SCOREBOARD_FULL. The set it went to is noted in the request.
+ * CPUs that claim one key at once must see each other. Returns 0 when it stands alone. Otherwise the reference is taken
+ * out again, and the result is the other's reference, or HR_SCOREBOARD_FULL. The set it went to is noted in the
+ * request.
  */
 HR_INLINE __u64 hr_scoreboard_insert(struct hr_wheel *wheel, struct hr_request *request, __u64 hash, __u64 reference) {
   __u32 tag = hr_hash_tag(hash);
@@ -113,8 +113,7 @@ HR_INLINE __u64 hr_scoreboard_insert(struct hr_wheel *wheel, struct hr_request *
     }
   }
   other = hr_find_in_set(&request->key, hr_hot_set(hash), tag, reference);
-  if (!other && READ_ONCE(wheel->cold_used))
-    other = hr_find_in_set(&request->key, hr_cold_set(hash), tag, reference);
+  if (!other && READ_ONCE(wheel->cold_used)) other = hr_find_in_set(&request->key, hr_cold_set(hash), tag, reference);
   if (other) hr_scoreboard_remove(wheel, request->set, reference);
   return other;
 }

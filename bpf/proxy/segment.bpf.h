@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Several datagrams in one packet: a client or a backend behind a veth sends with UDP_SEGMENT, or the uplink merges what it receives
- * (rx-udp-gro-forwarding, rx-gro-list). A program cannot split a packet, and its datagrams may have different fates. So the packet
- * goes once round the clock's link, which has no transmit checksum offload: the kernel makes single datagrams of it there, as for
- * a device that cannot segment, and each comes back to the hook where it is judged (docs/adr/0047). Called by the splitter and
- * the reply program, and by the clock for the second half.
+ * Several datagrams in one packet: a client or a backend behind a veth sends with UDP_SEGMENT, or the uplink merges
+ * what it receives (rx-udp-gro-forwarding, rx-gro-list). A program cannot split a packet, and its datagrams may have
+ * different fates. So the packet goes once round the clock's link, which has no transmit checksum offload: the kernel
+ * makes single datagrams of it there, as for a device that cannot segment, and each comes back to the hook where it is
+ * judged (docs/adr/0047). Called by the splitter and the reply program, and by the clock for the second half.
  */
 #pragma once
 
@@ -13,7 +13,8 @@
 #include <linux/if_ether.h>
 #include <linux/pkt_cls.h>
 
-/* What the second half needs, kept in the frame's Ethernet source, which no other program reads before the frame is rewritten. */
+/* What the second half needs, kept in the frame's Ethernet source, which no other program reads before the frame is
+ * rewritten. */
 struct hr_segment_note {
   union {
     __u8 destination[ETH_ALEN]; /* HR_MARK_SEGMENT_IN */
@@ -21,7 +22,8 @@ struct hr_segment_note {
   };
 };
 
-/* The packet at this interface to the clock's link; -1: it stays as it is. A global function: it has a frame of its own. */
+/* The packet at this interface to the clock's link; -1: it stays as it is. A global function: it has a frame of its
+ * own. */
 HR_GLOBAL int hr_to_segments(struct __sk_buff *skb, __u32 kind, __u32 ifindex) {
   struct hr_segment_note note = {};
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The proxy's test of its own way (docs/adr/0047): the daemon sends a datagram to a VIP and has to get it back. It passes all that a
- * request and its answer pass on this host but the wire: firewall rules on the way out, the splitter, the programs in front of
- * the reply program on the uplink, that program, and firewall rules on the way in. Two counters say how far it came.
+ * The proxy's test of its own way (docs/adr/0047): the daemon sends a datagram to a VIP and has to get it back. It
+ * passes all that a request and its answer pass on this host but the wire: firewall rules on the way out, the splitter,
+ * the programs in front of the reply program on the uplink, that program, and firewall rules on the way in. Two
+ * counters say how far it came.
  */
 #pragma once
 
@@ -17,7 +18,8 @@ HR_INLINE int hr_is_self_test(struct __sk_buff *skb, const struct hr_packet *pac
   __u64 tag;
 
   return packet->payload_bytes == sizeof(struct hr_self_test) && packet->fragment == HR_WHOLE &&
-         !bpf_skb_load_bytes(skb, packet->l4_offset + sizeof(struct udphdr), &tag, sizeof(tag)) && tag == load_config.self_test_tag;
+         !bpf_skb_load_bytes(skb, packet->l4_offset + sizeof(struct udphdr), &tag, sizeof(tag)) &&
+         tag == load_config.self_test_tag;
 }
 
 /* The splitter's part: back as from a backend, at the ingress of its uplink. A global function: rare. */

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Shares: no service and no client takes all of what they have in common. Half of the requests and of the parked copies any client
- * may hold; the third quarter is for clients that hold little; the last one is for services that hold less than their share.
- * What is over is forwarded unhedged. The budgets have the same rule in two steps (steer.bpf.h). Counters only, read where
- * something is taken: a race between CPUs lets each of them have one more.
+ * Shares: no service and no client takes all of what they have in common. Half of the requests and of the parked copies
+ * any client may hold; the third quarter is for clients that hold little; the last one is for services that hold less
+ * than their share. What is over is forwarded unhedged. The budgets have the same rule in two steps (steer.bpf.h).
+ * Counters only, read where something is taken: a race between CPUs lets each of them have one more.
  */
 #pragma once
 
@@ -11,7 +11,8 @@
 #include "bpf/proxy/config.bpf.h"
 #include "bpf/proxy/stats.bpf.h"
 
-/* A request's client: its sender, as far as this host can tell, and the service. Clients may share a place by chance. */
+/* A request's client: its sender, as far as this host can tell, and the service. Clients may share a place by chance.
+ */
 HR_INLINE __u32 hr_client_of(struct __sk_buff *skb, const struct hr_packet *packet, __u32 service_id) {
   __u64 hash = load_config.hash_seed ^ bpf_get_socket_uid(skb) ^ (__u64)service_id << 32;
 
@@ -47,8 +48,8 @@ HR_INLINE __u32 hr_share_reason(const struct hr_wheel *wheel, const struct hr_se
   reason = hr_over_share(HR_HELD_REQUESTS(held), HR_HELD_REQUESTS(state->held), HR_HELD_REQUESTS(client->held),
                          load_config.max_requests, config->request_share);
   if (reason) return reason;
-  return hr_over_share(HR_HELD_COPIES(held), HR_HELD_COPIES(state->held), HR_HELD_COPIES(client->held), load_config.max_parked,
-                       config->parked_share);
+  return hr_over_share(HR_HELD_COPIES(held), HR_HELD_COPIES(state->held), HR_HELD_COPIES(client->held),
+                       load_config.max_parked, config->parked_share);
 }
 
 /* Counts what a client's request holds, or with a negative sum what it gives back. */

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * SPLITTER: TC egress of the proxy interface, and of every uplink for clients that are bound to it. Sees what they send to a VIP: steers a request to the leader (or
- * around it), parks a copy for the clock, and sends it out of the uplink; TCP goes to the leader, pings are answered
- * here, and so are ports without a service; later fragments follow their first. What else is for no service passes on untouched
- * (to the sink).
+ * SPLITTER: TC egress of the proxy interface, and of every uplink for clients that are bound to it. Sees what they send
+ * to a VIP: steers a request to the leader (or around it), parks a copy for the clock, and sends it out of the uplink;
+ * TCP goes to the leader, pings are answered here, and so are ports without a service; later fragments follow their
+ * first. What else is for no service passes on untouched (to the sink).
  */
 #include "bpf/proxy/asking.bpf.h"
 #include "bpf/proxy/attempt.bpf.h"
@@ -40,11 +40,10 @@ HR_INLINE int hr_send_to_backend(struct __sk_buff *skb, struct hr_packet *packet
 }
 
 /*
- * A copy beside the first send: rewritten, cloned round the clock's link, and the original left to be rewritten again. A
- * global function: it has a stack of its own.
+ * A copy beside the first send: rewritten, cloned round the clock's link, and the original left to be rewritten again.
+ * A global function: it has a stack of its own.
  */
-HR_GLOBAL int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet,
-                             struct hr_attempt *attempt) {
+HR_GLOBAL int hr_send_beside(struct __sk_buff *skb, struct hr_packet *packet, struct hr_attempt *attempt) {
   struct hr_backend *backend;
   struct hr_address address;
   __u32 backend_id, mark = skb->mark;
@@ -84,25 +83,27 @@ HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, _
 #define HR_FLOW_IS_NEW 0x100u
 
 /*
- * The place of a client's flow; HR_FLOW_IS_NEW: it begins. It stays where it is while that backend lives: a new leader gets new flows
- * only. The opening datagram of a flow, which its client repeats when it is lost, is also how a down backend is tried again. A flow that its
- * backend never answered, though its client repeats itself for as long as it takes to be down, is tried elsewhere, and shows nothing.
+ * The place of a client's flow; HR_FLOW_IS_NEW: it begins. It stays where it is while that backend lives: a new leader
+ * gets new flows only. The opening datagram of a flow, which its client repeats when it is lost, is also how a down
+ * backend is tried again. A flow that its backend never answered, though its client repeats itself for as long as it
+ * takes to be down, is tried elsewhere, and shows nothing.
  */
-HR_INLINE __u32 hr_place_of_flow(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id, const struct hr_service_config *config,
-                                 const struct hr_service_policy *policy, __u32 client, struct hr_stats *service_stats,
-                                 __u64 now_ns) {
+HR_INLINE __u32 hr_place_of_flow(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
+                                 const struct hr_service_config *config, const struct hr_service_policy *policy,
+                                 __u32 client, struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_choice choice;
   struct hr_flow_key key;
   struct hr_flow *flow;
   __u32 place, held = HR_NO_BACKEND, unanswered = 0;
 
-  hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, HR_CONFIG_SERVICE(config_id));
+  hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION,
+                 HR_CONFIG_SERVICE(config_id));
   flow = hr_flow_find(&key, config->flow_timeout_ns, now_ns);
   if (flow) {
     held = hr_place_of_backend(config, flow->id);
     if (hr_flow_asks(skb, packet, flow, now_ns))
-      unanswered = hr_note_owed(config_id, flow->id, hr_flow_wait(flow, client, now_ns), now_ns) && held != HR_NO_BACKEND &&
-                   !(flow->asking.state & HR_ASKING_ANSWERED) && !hr_is_dry(policy);
+      unanswered = hr_note_owed(config_id, flow->id, hr_flow_wait(flow, client, now_ns), now_ns) &&
+                   held != HR_NO_BACKEND && !(flow->asking.state & HR_ASKING_ANSWERED) && !hr_is_dry(policy);
     if (held != HR_NO_BACKEND && !unanswered && !(hr_unrouted(policy, now_ns) >> held & 1) &&
         hr_health_of(config_id, flow->id, client, now_ns) != HR_DOWN)
       return held;
@@ -116,12 +117,14 @@ HR_INLINE __u32 hr_place_of_flow(struct __sk_buff *skb, struct hr_packet *packet
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   place = hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
   if (!flow) {
-    if (choice.probe && choice.second != HR_NO_BACKEND && hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) {
+    if (choice.probe && choice.second != HR_NO_BACKEND &&
+        hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) {
       hr_count(service_stats, HR_PROBES);
       return choice.second | HR_FLOW_IS_NEW;
     }
   } else if (place != held) {
-    if (held != HR_NO_BACKEND && hr_health_of(config_id, hr_backend_id(config, place), client, now_ns) == HR_DOWN) return held;
+    if (held != HR_NO_BACKEND && hr_health_of(config_id, hr_backend_id(config, place), client, now_ns) == HR_DOWN)
+      return held;
     hr_flow_moves(flow, hr_backend_id(config, place), unanswered ? held : HR_NO_BACKEND);
     hr_count(service_stats, HR_FLOWS_MOVED);
   }
@@ -130,8 +133,9 @@ HR_INLINE __u32 hr_place_of_flow(struct __sk_buff *skb, struct hr_packet *packet
 }
 
 /*
- * An answer of the proxy's own, which the packet has become: to where answers to such a packet come in (way.bpf.h). A host without any IPv6
- * address but ::1 sends from that one, to which the kernel lets packets in by lo alone. Global: rare, with a stack of its own.
+ * An answer of the proxy's own, which the packet has become: to where answers to such a packet come in (way.bpf.h). A
+ * host without any IPv6 address but ::1 sends from that one, to which the kernel lets packets in by lo alone. Global:
+ * rare, with a stack of its own.
  */
 HR_GLOBAL int hr_give_back(struct __sk_buff *skb, struct hr_packet *packet) {
   int verdict;
@@ -147,7 +151,8 @@ HR_GLOBAL int hr_give_back(struct __sk_buff *skb, struct hr_packet *packet) {
 }
 
 /* The host has no route to the packet's backend. */
-HR_INLINE int hr_say_unrouted(struct __sk_buff *skb, struct hr_packet *packet, struct hr_stats *service_stats, int opens) {
+HR_INLINE int hr_say_unrouted(struct __sk_buff *skb, struct hr_packet *packet, struct hr_stats *service_stats,
+                              int opens) {
   hr_reason(service_stats, HR_REASON_NO_ROUTE);
   return hr_make_no_route(skb, packet, opens) ? TC_ACT_SHOT : hr_give_back(skb, packet);
 }
@@ -162,8 +167,8 @@ HR_GLOBAL int hr_is_unrouted(__u32 backend_id, __u64 now_ns) {
 
 /* The place of a one-way datagram. */
 HR_INLINE __u32 hr_place_of_one_way(__u32 config_id, const struct hr_service_config *config,
-                                    const struct hr_service_policy *policy, __u32 client, struct hr_stats *service_stats,
-                                    __u64 now_ns) {
+                                    const struct hr_service_policy *policy, __u32 client,
+                                    struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
 
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
@@ -176,8 +181,8 @@ HR_INLINE int hr_is_flow(const struct hr_service_config *config) {
 }
 
 /*
- * Does this request test the hedge? Once for each test, which ends with it. A global function: rare. An overdue test is cleared, so
- * that it costs the next requests nothing.
+ * Does this request test the hedge? Once for each test, which ends with it. A global function: rare. An overdue test is
+ * cleared, so that it costs the next requests nothing.
  */
 HR_GLOBAL int hr_take_hedge_test(__u32 service_id, struct hr_packet *packet, __u64 now_ns) {
   struct hr_service_policy *policy = hr_policy_of(service_id);
@@ -253,16 +258,14 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
       choice.why = HR_CHOSE_IDLE;
     }
     hr_flight_begin_first(hr_backend_id(config, choice.first));
-    if (choice.second != HR_NO_BACKEND)
-      hr_claim_beside(&beside, hr_pack_choice(&choice), now_ns);
+    if (choice.second != HR_NO_BACKEND) hr_claim_beside(&beside, hr_pack_choice(&choice), now_ns);
     if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
   }
   first_id = hr_backend_id(config, choice.first);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), client,
-               now_ns);
+               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), client, now_ns);
   if (hr_is_flow(config)) {
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, first_id,
                  HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);
@@ -279,8 +282,9 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
 }
 
 /*
- * TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by then. The
- * kernel of a stopped server accepts connections, so a segment from it shows nothing, and the client would wait for ever.
+ * TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by
+ * then. The kernel of a stopped server accepts connections, so a segment from it shows nothing, and the client would
+ * wait for ever.
  */
 HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
                            const struct hr_service_config *config, const struct hr_service_policy *policy) {
@@ -311,7 +315,8 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
                  event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
   }
-  if (READ_ONCE(policy->unrouted) && hr_is_unrouted(backend_id, now_ns)) return hr_say_unrouted(skb, packet, service_stats, event == HR_FLOW_OPENING);
+  if (READ_ONCE(policy->unrouted) && hr_is_unrouted(backend_id, now_ns))
+    return hr_say_unrouted(skb, packet, service_stats, event == HR_FLOW_OPENING);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
                event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
@@ -343,7 +348,8 @@ HR_INLINE int hr_may_be_answered(struct __sk_buff *skb, const struct hr_packet *
   struct hr_vip *found = bpf_map_lookup_elem(&vip_addresses, &vip);
 
   if (!found) return TC_ACT_UNSPEC;
-  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(found->service)), found->service)) return TC_ACT_SHOT;
+  if (!hr_may_use_vip(skb, packet, hr_config_of(hr_published_config(found->service)), found->service))
+    return TC_ACT_SHOT;
   return TC_ACT_OK;
 }
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * What a service's requests may cost: its leader and its backends by place, the budget of hedges, the budget of attempts after
- * negative replies, and pushback. Called by the splitter, the clock and the reply program.
+ * What a service's requests may cost: its leader and its backends by place, the budget of hedges, the budget of
+ * attempts after negative replies, and pushback. Called by the splitter, the clock and the reply program.
  */
 #pragma once
 
@@ -22,8 +22,8 @@ HR_INLINE __u8 hr_leader_of(__u32 service_id) {
 /*
  * ---- The budget: a token bucket, earned per request, paid per hedge ----------------------------------------------
  *
- * Any client may use the bucket's upper half. Of the lower half each may use what its own requests have earned, and a sixteenth
- * of the bucket beyond that.
+ * Any client may use the bucket's upper half. Of the lower half each may use what its own requests have earned, and a
+ * sixteenth of the bucket beyond that.
  */
 
 #define HR_MICROS_PER_HEDGE 1000000
@@ -83,7 +83,8 @@ HR_INLINE __s32 hr_debt_most(__u32 debt) {
   return debt == HR_DEBT_RETRIES ? HR_RETRIES_MAX : HR_COPIES_MAX;
 }
 
-/* Takes `count` off what is owed, and no more than that. As with the budget, CPUs that see the same debt may each pay. */
+/* Takes `count` off what is owed, and no more than that. As with the budget, CPUs that see the same debt may each pay.
+ */
 HR_INLINE void hr_take_off(__s32 *owed, __s32 count) {
   __s32 now = READ_ONCE(*owed);
 
@@ -128,7 +129,8 @@ HR_INLINE int hr_debt_fits(const struct hr_service_state *state, const struct hr
   __s32 owed = READ_ONCE(state->owed[debt]);
 
   if (owed > hr_debt_most(debt) - hr_debt_unit(debt)) return 0;
-  return owed < hr_debt_most(debt) / 2 || !client || READ_ONCE(client->owed[debt]) <= hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS - hr_debt_unit(debt);
+  return owed < hr_debt_most(debt) / 2 || !client ||
+         READ_ONCE(client->owed[debt]) <= hr_debt_most(debt) / HR_DEBT_CREDIT_PARTS - hr_debt_unit(debt);
 }
 
 /* Global functions beside each other, and not within: their frames stand at the end of the longest chains of calls. */
@@ -147,7 +149,8 @@ HR_GLOBAL int hr_debts_lapse(__u32 service_id, __u32 client_index) {
   return 0;
 }
 
-/* May one more be sent? Of no client (HR_NO_CLIENT): as far as the service is concerned. Where it may not, time pays. */
+/* May one more be sent? Of no client (HR_NO_CLIENT): as far as the service is concerned. Where it may not, time pays.
+ */
 HR_INLINE int hr_debt_is_open(__u32 service_id, __u32 client_index, __u32 debt) {
   if (hr_debt_has_room(service_id, client_index, debt)) return 1;
   hr_debts_lapse(service_id, client_index);
@@ -161,7 +164,8 @@ HR_GLOBAL int hr_debt_add(__u32 service_id, __u32 client_index, __u32 debt) {
 
   if (!state || !client || debt >= HR_DEBTS) return 0;
   owed = READ_ONCE(state->owed[debt]);
-  if (READ_ONCE(client->owed[debt]) > owed) WRITE_ONCE(client->owed[debt], owed > 0 ? owed : 0); /* others' answers have paid for it */
+  if (READ_ONCE(client->owed[debt]) > owed)
+    WRITE_ONCE(client->owed[debt], owed > 0 ? owed : 0); /* others' answers have paid for it */
   if (!hr_debt_fits(state, client, debt)) return 0;
   if (__sync_fetch_and_add(&state->owed[debt], hr_debt_unit(debt)) > hr_debt_most(debt) - hr_debt_unit(debt)) {
     __sync_fetch_and_sub(&state->owed[debt], hr_debt_unit(debt));
@@ -178,9 +182,11 @@ HR_INLINE int hr_debt_owe(__u32 service_id, __u32 client_index, __u32 debt) {
   return hr_debt_add(service_id, client_index, debt);
 }
 
-/* ---- Pushback: what a backend's replies ask about hedging --------------------------------------------------------- */
+/* ---- Pushback: what a backend's replies ask about hedging ---------------------------------------------------------
+ */
 
-/* Does a backend's pushback still keep this request from being sent once more? `*open_ns` is when it may be; ~0: never. */
+/* Does a backend's pushback still keep this request from being sent once more? `*open_ns` is when it may be; ~0: never.
+ */
 HR_INLINE int hr_held_back(__u32 service_id, __u64 sent_ns, __u64 now_ns, __u64 *open_ns) {
   struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
   __u64 wait_ns;

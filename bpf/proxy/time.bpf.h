@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The proxy programs' one source of time: CLOCK_MONOTONIC. Tests load the programs with `test_clock` and set time forward
- * in the wheel; as loaded by the daemon the verifier removes the question. (hr_gate alone asks the kernel itself: a
- * departure time is compared with the kernel's own.)
+ * The proxy programs' one source of time: CLOCK_MONOTONIC. Tests load the programs with `test_clock` and set time
+ * forward in the wheel; as loaded by the daemon the verifier removes the question. (hr_gate alone asks the kernel
+ * itself: a departure time is compared with the kernel's own.)
  */
 #pragma once
 

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The events of a request, for a tracer. Without a tracer, a place that could emit one reads one word (hr_tracing()); that
- * is the whole cost. All else stands in global functions, which have stack frames of their own, because hr_reply's frame is
- * full. Called by every program that decides something about a request.
+ * The events of a request, for a tracer. Without a tracer, a place that could emit one reads one word (hr_tracing());
+ * that is the whole cost. All else stands in global functions, which have stack frames of their own, because hr_reply's
+ * frame is full. Called by every program that decides something about a request.
  */
 #pragma once
 
@@ -111,8 +111,7 @@ HR_INLINE void hr_trace_key(struct __sk_buff *skb, const struct hr_packet *packe
 }
 
 /* The filter, once for each request: sets packet->trace to the tracer's session. Called by hr_trace_request(). */
-HR_GLOBAL int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet,
-                             __u32 config_id, __u64 now_ns) {
+HR_GLOBAL int hr_trace_match(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id, __u64 now_ns) {
   if (!packet || !hr_trace_alive(now_ns)) return 0;
   if (!hr_trace_is_asked_about(&packet->source, packet->source_port_be, HR_CONFIG_SERVICE(config_id))) return 0;
   if (hr_live.trace.filter.key_mask[0]) {
@@ -185,11 +184,10 @@ HR_GLOBAL int hr_trace_event(__u32 index, __u32 config_id, __u32 what) {
 }
 
 /*
- * Emits the event of a packet that has no tracked request: a request that is passed through to a backend, or a backend's
- * datagram that answers no tracked request. Each is one event, and counts against the rate.
+ * Emits the event of a packet that has no tracked request: a request that is passed through to a backend, or a
+ * backend's datagram that answers no tracked request. Each is one event, and counts against the rate.
  */
-HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet,
-                                 __u32 config_id, __u32 what) {
+HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id, __u32 what) {
   struct hr_service_config *config = hr_config_of(config_id);
   int passed = (what & 0xff) == HR_TRACE_PASSED, late = (what & 0xff) == HR_TRACE_DROPPED;
   __u64 now_ns = hr_now_ns();
@@ -198,15 +196,15 @@ HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
 
   if (!packet || !config || !hr_trace_alive(now_ns)) return 0;
-  /* What is dropped without a request is the loser of a hedge, long after. Nothing else here was hedged, or was slow. */
+  /* What is dropped without a request is the loser of a hedge, long after. Nothing else here was hedged, or was slow.
+   */
   if (!late && (hr_live.trace.filter.only_hedged || hr_live.trace.filter.slower_ns)) return 0;
   key.client = passed ? packet->source : packet->destination;
   key.client_port_be = passed ? packet->source_port_be : packet->destination_port_be;
   key.service = service_id;
   hr_trace_key(skb, packet, passed ? &config->profile.request_correlation : &config->profile.reply_correlation,
                key.correlation);
-  if (!hr_trace_is_asked_about(&key.client, key.client_port_be, service_id) ||
-      !hr_trace_is_the_key(key.correlation) ||
+  if (!hr_trace_is_asked_about(&key.client, key.client_port_be, service_id) || !hr_trace_is_the_key(key.correlation) ||
       !(hr_trace_backends(service_id) & (1u << ((what >> 16) & (HR_MAX_BACKENDS_PER_SERVICE - 1)))))
     return 0;
   if (!hr_trace_admit(now_ns)) return 0;

@@ -36,7 +36,8 @@ HR_INLINE int hr_copy_packet(struct __sk_buff *skb, const struct hr_packet *pack
   HR_KEEP_BOUND(l3_bytes);
   if (l3_bytes < HR_IPV4_HEADER_BYTES + sizeof(struct udphdr) || l3_bytes > HR_PARKED_BYTES) return -1;
   if (packet->version == 4) {
-    if (bpf_skb_load_bytes(skb, packet->l3_offset, bytes + HR_PARKED_L3_BYTES - HR_IPV4_HEADER_BYTES, l3_bytes)) return -1;
+    if (bpf_skb_load_bytes(skb, packet->l3_offset, bytes + HR_PARKED_L3_BYTES - HR_IPV4_HEADER_BYTES, l3_bytes))
+      return -1;
   } else {
     if (bpf_skb_load_bytes(skb, packet->l3_offset, bytes, l3_bytes)) return -1;
   }
@@ -83,15 +84,18 @@ HR_GLOBAL int hr_same_payload(__u32 a, __u32 b, __u32 l4_bytes) {
 }
 
 HR_INLINE int hr_is_retransmission(const struct hr_request *old, const struct hr_request *fresh) {
-  if (old->parked_bytes != fresh->parked_bytes || ((old->flags ^ fresh->flags) & HR_REQUEST_IPV6) || !old->parked) return 0;
+  if (old->parked_bytes != fresh->parked_bytes || ((old->flags ^ fresh->flags) & HR_REQUEST_IPV6) || !old->parked)
+    return 0;
   return hr_same_payload(old->parked, fresh->parked, fresh->parked_bytes - hr_l3_header_bytes(fresh));
 }
 
 /*
- * The replies that are outstanding for the request after `old` under its key: those before, and one of each backend that was sent
- * `old` and has not answered. After the suspicion timeout what came of a backend was the reply to `old`, and the one before is lost.
+ * The replies that are outstanding for the request after `old` under its key: those before, and one of each backend
+ * that was sent `old` and has not answered. After the suspicion timeout what came of a backend was the reply to `old`,
+ * and the one before is lost.
  */
-HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct hr_service_config *config, __u64 now_ns) {
+HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct hr_service_config *config,
+                                     __u64 now_ns) {
   __u32 masks = READ_ONCE(old->masks), before = READ_ONCE(old->outstanding);
   __u32 own = HR_SENT_MASK(masks) & ~HR_ANSWERED_MASK(masks);
   __u32 one = HR_OUTSTANDING_NOW(before), two = HR_OUTSTANDING_TWO(before), since = HR_OUTSTANDING_SINCE(before);
@@ -109,8 +113,8 @@ HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct 
 }
 
 /*
- * A request takes its key over from `old_index`, which is detached, with the replies that are outstanding. 1: its first send should go to
- * a backend that owes the key nothing. A global function: rare.
+ * A request takes its key over from `old_index`, which is detached, with the replies that are outstanding. 1: its first
+ * send should go to a backend that owes the key nothing. A global function: rare.
  */
 HR_GLOBAL int hr_inherit(__u32 config_id, __u32 old_index, __u32 index, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -125,9 +129,10 @@ HR_GLOBAL int hr_inherit(__u32 config_id, __u32 old_index, __u32 index, __u64 no
 }
 
 /*
- * Steers a first send away from a backend that owes its key a reply, to one that is healthy and owes none: of the other, an older
- * reply could pass for this request's, or this request's be dropped in place of one that was lost. Before the request is pending. Not
- * what goes around a backend that is down, nor a test of the hedge. A global function: it has a stack of its own.
+ * Steers a first send away from a backend that owes its key a reply, to one that is healthy and owes none: of the
+ * other, an older reply could pass for this request's, or this request's be dropped in place of one that was lost.
+ * Before the request is pending. Not what goes around a backend that is down, nor a test of the hedge. A global
+ * function: it has a stack of its own.
  */
 HR_GLOBAL int hr_steer_owed(__u32 config_id, __u32 index, __u64 now_ns) {
   struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
@@ -135,7 +140,8 @@ HR_GLOBAL int hr_steer_owed(__u32 config_id, __u32 index, __u64 now_ns) {
   struct hr_choice choice;
 
   if (!policy || !request || request->masks >> 8 || hr_is_dry(policy)) return 0;
-  choice = hr_unpack_choice(hr_choose_now(config_id, HR_OUTSTANDING_NOW(request->outstanding), HR_EXPLORE_NEVER, request->client, now_ns));
+  choice = hr_unpack_choice(
+      hr_choose_now(config_id, HR_OUTSTANDING_NOW(request->outstanding), HR_EXPLORE_NEVER, request->client, now_ns));
   if (!hr_choice_is_fair(&choice) || hr_is_drained(policy, choice.first)) return 0;
   request->first = choice.first;
   request->in_flight = 1u << choice.first;
@@ -164,7 +170,8 @@ HR_INLINE __u32 hr_take_key_over(__u32 config_id, struct hr_request *fresh, __u6
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     int again = hr_is_retransmission(old, fresh);
 
-    /* The old copy may have been freed and filled anew while it was read, but not while its word stands. A full barrier. */
+    /* The old copy may have been freed and filled anew while it was read, but not while its word stands. A full
+     * barrier. */
     if (__sync_fetch_and_add(&old->word, 0) != word || !again) return HR_REASON_KEY_BUSY;
     /* The retransmission goes to the backend that is chosen now, which may answer too. */
     __sync_fetch_and_and(&old->masks, ~HR_MASKS_NOT_AWAITED(1u << (fresh->first & (HR_MAX_BACKENDS_PER_SERVICE - 1))));
@@ -211,7 +218,8 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->in_flight = choice->why == HR_CHOSE_TEST ? 0 : 1u << choice->first; /* counted by hr_flight_begin_first() */
   request->masks = HR_MASKS_SENT(1u << choice->first);
   if (hr_choice_goes_around(choice)) request->masks |= HR_MASKS_FAILOVER(1u << choice->first);
-  if (choice->why == HR_CHOSE_TEST) request->masks |= HR_MASKS_NOT_AWAITED(1u << choice->first); /* so the next attempt is free */
+  if (choice->why == HR_CHOSE_TEST)
+    request->masks |= HR_MASKS_NOT_AWAITED(1u << choice->first); /* so the next attempt is free */
   request->attempts = 1;
   request->outstanding = 0;
   request->hint = 0;
@@ -245,8 +253,8 @@ HR_INLINE int hr_is_unattended(const struct hr_wheel *wheel, __u64 now_ns) {
 
 /* Fills and publishes a request whose index and slot are taken; the reason why not, otherwise. */
 HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet *packet, __u32 config_id,
-                                   const struct hr_service_config *config, struct hr_wheel *wheel, struct hr_request *request,
-                                   __u32 index, __u64 now_ns) {
+                                   const struct hr_service_config *config, struct hr_wheel *wheel,
+                                   struct hr_request *request, __u32 index, __u64 now_ns) {
   const struct hr_profile *profile = &config->profile;
   __u32 slot = request->parked;
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
@@ -260,7 +268,8 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
 
     if (hr_locate(skb, config_id, payload.offset, payload.bytes, 0) || hr_take_located(request->key.correlation))
       return HR_REASON_UNKNOWN_OPERATION;
-  } else if (hr_parked_correlation(parked, packet->payload_bytes, &profile->request_correlation, request->key.correlation)) {
+  } else if (hr_parked_correlation(parked, packet->payload_bytes, &profile->request_correlation,
+                                   request->key.correlation)) {
     return HR_REASON_UNKNOWN_OPERATION;
   }
   if (!hr_parked_is_request(parked, packet->payload_bytes, profile)) return HR_REASON_UNKNOWN_OPERATION;
@@ -277,7 +286,8 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
     hr_scoreboard_remove(wheel, request->set, reference);
     return HR_REASON_WHEEL_CONTENDED;
   }
-  WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_PENDING)); /* behind the push's full barrier */
+  WRITE_ONCE(request->word,
+             HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_PENDING)); /* behind the push's full barrier */
   return HR_REASON_NONE;
 }
 

@@ -3,8 +3,8 @@
  * The timing wheel: where requests wait until the clock looks at them. Any CPU pushes, only the clock's lap takes.
  * A slot is a stack pushed by compare-and-swap and taken whole by exchange, so a link can never be read after its
  * request was reused (no ABA). A push into a slot that the lap has just passed is not lost: a lap publishes how far it
- * goes (`passed`) before it reads a slot; a pusher that finds its slot passed sets `late`, and the next lap goes over the
- * whole wheel again.
+ * goes (`passed`) before it reads a slot; a pusher that finds its slot passed sets `late`, and the next lap goes over
+ * the whole wheel again.
  */
 #pragma once
 
@@ -122,9 +122,7 @@ HR_INLINE int hr_push_due(struct hr_wheel *wheel, struct hr_request *request, __
 /* ---- What skb->priority says to the clock's queueing discipline -------------------------------------------------- */
 
 /* For a packet that is not to be held back. */
-HR_INLINE __u32 hr_priority_unheld(void) {
-  return load_config.clock_kind == HR_CLOCK_FQ ? 0 : HR_CLOCK_HANDLE;
-}
+HR_INLINE __u32 hr_priority_unheld(void) { return load_config.clock_kind == HR_CLOCK_FQ ? 0 : HR_CLOCK_HANDLE; }
 
 /* For the clock packet: a lap of this class, or, with fq, after just this time. */
 HR_INLINE __u32 hr_priority_of_lap(__u32 class, __u64 wait_ns) {
@@ -138,8 +136,8 @@ HR_INLINE __u32 hr_priority_of_lap(__u32 class, __u64 wait_ns) {
 #define HR_CLOCK_OVERDUE_NS 100000000ull
 
 /*
- * The proxy's own packets on the clock's link bear this load's tag, which lasts as long as the frame does: a lap's packet and its
- * clones keep it. Stored from where it stands: the reply program, which puts it too, has no stack left.
+ * The proxy's own packets on the clock's link bear this load's tag, which lasts as long as the frame does: a lap's
+ * packet and its clones keep it. Stored from where it stands: the reply program, which puts it too, has no stack left.
  */
 HR_INLINE int hr_put_tag(struct __sk_buff *skb) {
   return bpf_skb_store_bytes(skb, 0, (const void *)&load_config.clock_tag, HR_CLOCK_TAG_BYTES, 0);
@@ -153,8 +151,9 @@ HR_INLINE int hr_has_tag(struct __sk_buff *skb) {
 
 /*
  * Sends a clone of the packet in hand round the clock's link as the new clock packet. The link has no transmit
- * checksum offload, so the clone arrives with a finished checksum: the carrier is never CHECKSUM_PARTIAL. Where that fails
- * the epoch goes back, so that a clock packet which is still on its way stays the clock. Returns 0 when it was sent.
+ * checksum offload, so the clone arrives with a finished checksum: the carrier is never CHECKSUM_PARTIAL. Where that
+ * fails the epoch goes back, so that a clock packet which is still on its way stays the clock. Returns 0 when it was
+ * sent.
  */
 HR_INLINE int hr_clock_send(struct __sk_buff *skb, struct hr_wheel *wheel) {
   __u32 epoch = __sync_fetch_and_add(&wheel->epoch, 1) + 1;
@@ -200,10 +199,10 @@ HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u6
 }
 
 /*
- * Starts a lap at once, for work that no due time stands for, however long the clock packet is still held back. The old clock
- * packet then dies by its epoch, counted as clock_stale. A clock at rest has no request to look at, and needs no lap. Where the new
- * packet cannot be sent, the old one may have died by the epoch that has gone back since: without a lap by then the next request, or
- * the watchdog, sends another.
+ * Starts a lap at once, for work that no due time stands for, however long the clock packet is still held back. The old
+ * clock packet then dies by its epoch, counted as clock_stale. A clock at rest has no request to look at, and needs no
+ * lap. Where the new packet cannot be sent, the old one may have died by the epoch that has gone back since: without a
+ * lap by then the next request, or the watchdog, sends another.
  */
 HR_INLINE void hr_clock_hurry(struct __sk_buff *skb, struct hr_wheel *wheel) {
   if (READ_ONCE(wheel->running) && hr_clock_send(skb, wheel)) WRITE_ONCE(wheel->last_lap_ns, 0);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * From a source to its bucket. Pure functions that compile for both sides: `hedgerow steer explain` runs what the kernel
- * runs.
+ * From a source to its bucket. Pure functions that compile for both sides: `hedgerow steer explain` runs what the
+ * kernel runs.
  */
 #pragma once
 

@@ -1,15 +1,17 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
  * The maps of a group, with the writer of each. All are pinned and outlive the supervisor. The programs only
- * read the table, the state and the devices; BPF_F_RDONLY_PROG would say so of the first two, but closes them to mmap(2), too.
+ * read the table, the state and the devices; BPF_F_RDONLY_PROG would say so of the first two, but closes them to
+ * mmap(2), too.
  */
 #pragma once
 
 #include "bpf/abi/steer_abi.h"
 #include "bpf/map.bpf.h"
 
-/* By slot, then the sink. The supervisor inserts; the kernel removes a socket that closes. One for each transport: a socket
- * array's sockets must be of the protocol that the packet is of. The value's 8 bytes let user space read the socket's cookie. */
+/* By slot, then the sink. The supervisor inserts; the kernel removes a socket that closes. One for each transport: a
+ * socket array's sockets must be of the protocol that the packet is of. The value's 8 bytes let user space read the
+ * socket's cookie. */
 HR_MAP(REUSEPORT_SOCKARRAY, 0, steer_udp_sockets, HR_STEER_SOCKETS, __u32, __u64);
 HR_MAP(REUSEPORT_SOCKARRAY, 0, steer_tcp_sockets, HR_STEER_SOCKETS, __u32, __u64);
 
@@ -23,7 +25,8 @@ HR_MAPPED_ARRAY(steer_state, 1, struct hr_steer_state);
 HR_MAP(LPM_TRIE, BPF_F_NO_PREALLOC | BPF_F_RDONLY_PROG, steer_devices, HR_STEER_DEVICES, struct hr_steer_network,
        struct hr_steer_device);
 
-/* The slot of each source that stays with its open connections. Written by the supervisor, and by the programs while they record. */
+/* The slot of each source that stays with its open connections. Written by the supervisor, and by the programs while
+ * they record. */
 HR_HASH(steer_pins, HR_STEER_PINS, struct hr_steer_source, __u32);
 
 /* Written by the programs. */

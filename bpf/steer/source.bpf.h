@@ -19,7 +19,8 @@
 /* The seed, and what of it the verifier can decide: the map is frozen before the programs are verified. */
 const volatile struct hr_steer_config steer_config = {};
 
-/* Both return the family, and 0 for what has no address that can be read. An IPv4 packet on a socket of [::] is IPv4 here. */
+/* Both return the family, and 0 for what has no address that can be read. An IPv4 packet on a socket of [::] is IPv4
+ * here. */
 HR_INLINE __u32 hr_steer_packet_address(struct sk_reuseport_md *ctx, struct hr_address *address) {
   address->halves[0] = address->halves[1] = 0;
   if (ctx->eth_protocol == bpf_htons(ETH_P_IP)) {
@@ -50,11 +51,12 @@ HR_INLINE __u32 hr_steer_connection_address(struct bpf_sock *connection, struct 
 }
 
 /* False: the address has no device. */
-HR_INLINE int hr_steer_device_of(struct sk_reuseport_md *ctx, int is_udp, __u32 family, const struct hr_address *address,
-                                 struct hr_steer_source *source) {
+HR_INLINE int hr_steer_device_of(struct sk_reuseport_md *ctx, int is_udp, __u32 family,
+                                 const struct hr_address *address, struct hr_steer_source *source) {
   const __u32 field_bytes = steer_config.field_bytes;
-  struct hr_steer_network key = {
-      .prefix_bits = 32 + (family == 4 ? 32 : 128), .family = family, .words = {address->halves[0], address->halves[1]}};
+  struct hr_steer_network key = {.prefix_bits = 32 + (family == 4 ? 32 : 128),
+                                 .family = family,
+                                 .words = {address->halves[0], address->halves[1]}};
   struct hr_steer_device *device = bpf_map_lookup_elem(&steer_devices, &key);
 
   if (!device) return 0;
@@ -62,7 +64,8 @@ HR_INLINE int hr_steer_device_of(struct sk_reuseport_md *ctx, int is_udp, __u32 
     source->kind = HR_STEER_FIELD;
     source->words[0] = source->words[1] = 0;
     /* The data begins at the UDP header. */
-    if (!bpf_skb_load_bytes(ctx, sizeof(struct udphdr) + steer_config.field_offset, source->words, field_bytes)) return 1;
+    if (!bpf_skb_load_bytes(ctx, sizeof(struct udphdr) + steer_config.field_offset, source->words, field_bytes))
+      return 1;
   }
   hr_steer_device_source(device, source);
   return 1;

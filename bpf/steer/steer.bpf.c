@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 /*
- * STEER: chooses the socket of a group for a datagram, and for a new connection, by the source alone (steer/kernel_group.h).
- * Attached to the group's sockets by SO_ATTACH_REUSEPORT_EBPF, one program for each transport. Runs in softirq, once for a datagram
- * and once for a SYN; and when a listener closes, for each connection that it has not accepted (since 5.14).
- * A usual packet costs one hash, one look-up of the table, two counters and one selection.
+ * STEER: chooses the socket of a group for a datagram, and for a new connection, by the source alone
+ * (steer/kernel_group.h). Attached to the group's sockets by SO_ATTACH_REUSEPORT_EBPF, one program for each transport.
+ * Runs in softirq, once for a datagram and once for a SYN; and when a listener closes, for each connection that it has
+ * not accepted (since 5.14). A usual packet costs one hash, one look-up of the table, two counters and one selection.
  */
 #include "bpf/steer/source.bpf.h"
 
@@ -35,8 +35,8 @@ HR_INLINE struct hr_steer_counts *hr_steer_all_counts(void) {
 }
 
 /*
- * A segment that finds no connection reaches the listener, too: a SYN, the last one of a handshake by cookie, and what comes late
- * for a connection that has ended. A connection is counted by its SYN; all but a reset may make one.
+ * A segment that finds no connection reaches the listener, too: a SYN, the last one of a handshake by cookie, and what
+ * comes late for a connection that has ended. A connection is counted by its SYN; all but a reset may make one.
  */
 HR_INLINE __u8 hr_steer_tcp_flags(struct sk_reuseport_md *ctx) {
   __u8 flags = 0;
@@ -45,11 +45,14 @@ HR_INLINE __u8 hr_steer_tcp_flags(struct sk_reuseport_md *ctx) {
 }
 
 /*
- * Enters the source of a connection that was given to `slot`. Two SYNs of one source may be under way on two CPUs and read the
- * table before and after a change: the first one to enter decides for both. Returns the slot that has the connection.
+ * Enters the source of a connection that was given to `slot`. Two SYNs of one source may be under way on two CPUs and
+ * read the table before and after a change: the first one to enter decides for both. Returns the slot that has the
+ * connection.
  */
-HR_INLINE __u32 hr_steer_record(struct sk_reuseport_md *ctx, void *sockets, const struct hr_steer_source *source, __u32 slot) {
-  /* An int: before 6.4 a map's function returned one, and the upper half of the helper's result is 0 there, not the sign. */
+HR_INLINE __u32 hr_steer_record(struct sk_reuseport_md *ctx, void *sockets, const struct hr_steer_source *source,
+                                __u32 slot) {
+  /* An int: before 6.4 a map's function returned one, and the upper half of the helper's result is 0 there, not the
+   * sign. */
   const int error = bpf_map_update_elem(&steer_pins, source, &slot, BPF_NOEXIST);
   struct hr_steer_counts *all;
   __u32 *first;

@@ -55,7 +55,7 @@ void CheckMasks(uint8_t sent, uint8_t answered, uint8_t not_awaited, uint8_t fai
 
 }  // namespace
 
-extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   uint64_t words[2] = {};
   memcpy(words, data, size < sizeof(words) ? size : sizeof(words));
   const auto low = static_cast<uint32_t>(words[1]);

@@ -17,10 +17,10 @@ using ::testing::Pair;
 class AnnounceTest : public PacketTest {
  protected:
   static hr_announcement ToC() { return Leading(kCluster4, kC4, kHkvPort, 5, 10); }
-  static Bytes Sealed(const hr_announcement& announcement) { return Seal(announcement, kKey4); }
+  static Bytes Sealed(const hr_announcement &announcement) { return Seal(announcement, kKey4); }
 
   // It is left alone for the stack, counted under `reason` of nobody's, and the map stays.
-  void ExpectUntouched(const Bytes& datagram, const char* reason) {
+  void ExpectUntouched(const Bytes &datagram, const char *reason) {
     const hr_leader_view before = LeaderOf(kHkv4Service);
     const RunResult run = Announce(datagram);
     EXPECT_EQ(run.verdict, kUntouched);
@@ -28,14 +28,14 @@ class AnnounceTest : public PacketTest {
     ExpectSame(before);
   }
   // It is consumed, counted under `reason`, and the map stays.
-  void ExpectRefused(const Bytes& datagram, const char* reason) {
+  void ExpectRefused(const Bytes &datagram, const char *reason) {
     const hr_leader_view before = LeaderOf(kHkv4Service);
     const RunResult run = Announce(datagram);
     EXPECT_EQ(run.verdict, kDropped);
     EXPECT_THAT(run.changes, UnorderedElementsAre(Pair(reason, 1)));
     ExpectSame(before);
   }
-  void ExpectSame(const hr_leader_view& before) {
+  void ExpectSame(const hr_leader_view &before) {
     const hr_leader_view after = LeaderOf(kHkv4Service);
     EXPECT_EQ(memcmp(&before, &after, sizeof(after)), 0);
   }
@@ -53,8 +53,7 @@ TEST_F(AnnounceTest, AnAnnouncementMovesTheLeader) {
   const uint64_t before_ns = NowNs();
   const RunResult run = Announce(Sealed(ToC()));
   EXPECT_EQ(run.verdict, kDropped) << "consumed";
-  EXPECT_THAT(run.changes,
-              UnorderedElementsAre(Pair("hkv4:announce_accepted", 1), Pair("hkv4.leader_changes", 1)));
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("hkv4:announce_accepted", 1), Pair("hkv4.leader_changes", 1)));
   const hr_leader_view leader = LeaderOf(kHkv4Service);
   EXPECT_EQ(leader.leader, 2);
   EXPECT_EQ(leader.published, 2);
@@ -88,7 +87,7 @@ TEST_F(AnnounceTest, ALeaderOfOneFamilyMayBeAnnouncedOverTheOther) {
 TEST_F(AnnounceTest, WhatIsNoAnnouncementIsSomebodyElses) {
   Bytes other = Sealed(ToC());
   other[0] ^= 1;
-  for (const Bytes& datagram : {other, Bytes{}, Bytes{0x48, 0x52, 0x41}, Text("anything at all")}) {
+  for (const Bytes &datagram : {other, Bytes{}, Bytes{0x48, 0x52, 0x41}, Text("anything at all")}) {
     const RunResult run = Announce(datagram);
     EXPECT_EQ(run.verdict, kUntouched);
     EXPECT_THAT(run.changes, IsEmpty());
@@ -99,14 +98,13 @@ TEST_F(AnnounceTest, AnotherPortIsNotAnAnnouncements) {
   const RunResult run = Reply(PacketBuilder(kB4, kClient4).Udp(4802, kAnnouncePort + 1, Sealed(ToC())).Build());
   EXPECT_EQ(run.verdict, kUntouched);
   EXPECT_THAT(run.changes, IsEmpty());
-  EXPECT_EQ(
-      Reply(PacketBuilder(kB4, kClient4).Tcp(4802, kAnnouncePort, kTcpAck, Sealed(ToC())).Build()).verdict,
-      kUntouched);
+  EXPECT_EQ(Reply(PacketBuilder(kB4, kClient4).Tcp(4802, kAnnouncePort, kTcpAck, Sealed(ToC())).Build()).verdict,
+            kUntouched);
   EXPECT_EQ(LeaderOf(kHkv4Service).leader, 0);
 }
 
 TEST_F(AnnounceTest, AFragmentIsNoAnnouncement) {
-  for (const Bytes& fragment :
+  for (const Bytes &fragment :
        PacketBuilder(kB4, kClient4).Udp(4802, kAnnouncePort, Sealed(ToC())).BuildFragments(56, 7)) {
     EXPECT_EQ(Reply(fragment).verdict, kUntouched);
   }
@@ -179,7 +177,7 @@ TEST_F(AnnounceTest, OnlyTheClusterEpochThatTheAdministratorAcceptsCounts) {
 }
 
 TEST_F(AnnounceTest, TheLeaderMustBeABackendOfAServiceOfThatCluster) {
-  for (const hr_announcement& other :
+  for (const hr_announcement &other :
        {Leading(kCluster4, "10.77.0.99", kHkvPort, 5, 10), Leading(kCluster4, kC4, kHkvPort + 1, 5, 10),
         Leading(kCluster4, kA4, 53, 5, 10) /* of dns4, which has no cluster */,
         Leading(kCluster4, kB6, kHkvPort, 5, 10) /* of another cluster's service */})
@@ -312,9 +310,8 @@ TEST_F(AnnounceTest, SomebodyElsesResignationMovesNobody) {
 
 TEST_F(AnnounceTest, AClientOnTheAnnouncePortGetsItsReplies) {
   Split(PacketBuilder(kClient4, kDns4).Udp(kAnnouncePort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
-  const RunResult run = Reply(PacketBuilder(kA4, kClient4)
-                                  .Udp(kDnsPort, kAnnouncePort, DnsAnswer(DnsQuery(1, "www.example.org")))
-                                  .Build());
+  const RunResult run = Reply(
+      PacketBuilder(kA4, kClient4).Udp(kDnsPort, kAnnouncePort, DnsAnswer(DnsQuery(1, "www.example.org"))).Build());
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_THAT(run.changes, Contains(Pair("dns4.won_by_first", 1)));
 }
@@ -332,7 +329,7 @@ TEST_F(AnnounceTest, SeveralPortsAreAwaited) {
 TEST_F(AnnounceTest, WithoutAClusterNobodyIsHeard) {
   if (IsSkipped()) return;
   DataPlaneSpec spec = Spec();
-  for (ServiceSpec& service : spec.services) service.cluster.reset();
+  for (ServiceSpec &service : spec.services) service.cluster.reset();
   Start(spec);
   const RunResult run = Announce(Sealed(ToC()));
   EXPECT_EQ(run.verdict, kUntouched);
@@ -359,13 +356,13 @@ class AnnounceKeysTest : public AnnounceTest {
     AnnounceTest::TearDown();
   }
   // A reload with these keys of hkv4's cluster.
-  void Reload(const std::vector<hr_siphash_key>& keys) {
+  void Reload(const std::vector<hr_siphash_key> &keys) {
     DataPlaneSpec spec = plane().spec();
     spec.services[kHkv4Service].cluster->keys = keys;
     const absl::Status status = plane().config().Reconfigure(spec);
     ASSERT_TRUE(status.ok()) << status;
   }
-  RunResult Say(const char* leader, uint64_t term, const hr_siphash_key& key, uint64_t sequence = 1) {
+  RunResult Say(const char *leader, uint64_t term, const hr_siphash_key &key, uint64_t sequence = 1) {
     return Announce(Seal(Leading(kCluster4, leader, kHkvPort, term, sequence), key));
   }
   void ExpectLeads(uint8_t place, uint64_t term) {

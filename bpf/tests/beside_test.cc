@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Life beside others: packets that hold several datagrams, BIG TCP, identifications of fragments that come again, and the proxy's
-// test of its own way.
+// Life beside others: packets that hold several datagrams, BIG TCP, identifications of fragments that come again, and
+// the proxy's test of its own way.
 #include <arpa/inet.h>
 
 #include <cstring>
@@ -23,13 +23,14 @@ class BesideTest : public PacketTest {
   static Bytes Raw(size_t bytes = 1200) {
     return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Pattern(bytes, 1)).Build();
   }
-  bool HasTag(const Bytes& frame) {
+  bool HasTag(const Bytes &frame) {
     return memcmp(frame.data(), &skeleton()->rodata->load_config.clock_tag, HR_CLOCK_TAG_BYTES) == 0;
   }
-  static std::string Bytes6(const Bytes& frame, size_t at) { return {frame.begin() + at, frame.begin() + at + 6}; }
+  static std::string Bytes6(const Bytes &frame, size_t at) { return {frame.begin() + at, frame.begin() + at + 6}; }
 };
 
-// ---- Several datagrams in one packet ----------------------------------------------------------------------------------
+// ---- Several datagrams in one packet
+// ----------------------------------------------------------------------------------
 
 TEST_F(BesideTest, ARequestPacketOfManyGoesToTheClocksLinkAndComesBackAsItWas) {
   for (const uint32_t segments : {3u, 0u}) {  // 0: virtio and tap do not count them
@@ -53,8 +54,9 @@ TEST_F(BesideTest, WhatComesFromTheClocksLinkIsOfThisHost) {
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("raw4.requests", 1)));
   EXPECT_THAT(Split(Raw(), {.ingress_ifindex = TestLinks::Get().uplink.ifindex}).changes,
               UnorderedElementsAre(Pair("raw4:not_a_client", 1)));
-  EXPECT_THAT(Split(Raw(), {.gso_segs = 3, .gso_size = 400, .ingress_ifindex = TestLinks::Get().uplink.ifindex}).changes,
-              UnorderedElementsAre(Pair("raw4:not_a_client", 1)))
+  EXPECT_THAT(
+      Split(Raw(), {.gso_segs = 3, .gso_size = 400, .ingress_ifindex = TestLinks::Get().uplink.ifindex}).changes,
+      UnorderedElementsAre(Pair("raw4:not_a_client", 1)))
       << "judged before it is on that link";
 }
 
@@ -90,7 +92,8 @@ TEST_F(BesideTest, AStrangersPacketOfManyStaysUntouched) {
   EXPECT_EQ(Reply(DnsReply4(1, kA4), {.gso_segs = 2, .gso_size = 40}).verdict, kUntouched) << "no client here asked";
 }
 
-// ---- BIG TCP ----------------------------------------------------------------------------------------------------------
+// ---- BIG TCP
+// ----------------------------------------------------------------------------------------------------------
 
 TEST_F(BesideTest, ASegmentThatIsTooLongForItsHeaderIsTcpLikeAnyOther) {
   for (const bool ipv6 : {false, true}) {
@@ -102,11 +105,13 @@ TEST_F(BesideTest, ASegmentThatIsTooLongForItsHeaderIsTcpLikeAnyOther) {
       return frame;
     };
     Split(PacketBuilder(client, vip).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
-    const RunResult out = Split(without_length(PacketBuilder(client, vip).Tcp(kClientPort, kDnsPort, kTcpAck, Pattern(1000, 1)).Build()),
-                                {.gso_segs = 50, .gso_size = 1400});
+    const RunResult out =
+        Split(without_length(PacketBuilder(client, vip).Tcp(kClientPort, kDnsPort, kTcpAck, Pattern(1000, 1)).Build()),
+              {.gso_segs = 50, .gso_size = 1400});
     EXPECT_EQ(Read(out.packet).destination, backend);
-    const RunResult in = Reply(without_length(PacketBuilder(backend, client).Tcp(port, kClientPort, kTcpAck, Pattern(1000, 1)).Build()),
-                               {.gso_segs = 50, .gso_size = 1400});
+    const RunResult in =
+        Reply(without_length(PacketBuilder(backend, client).Tcp(port, kClientPort, kTcpAck, Pattern(1000, 1)).Build()),
+              {.gso_segs = 50, .gso_size = 1400});
     EXPECT_EQ(in.verdict, kRedirected);
     EXPECT_EQ(Read(in.packet).source, vip);
   }
@@ -118,7 +123,8 @@ TEST_F(BesideTest, WithoutSegmentsALengthOfZeroIsALie) {
   EXPECT_THAT(Split(frame).changes, UnorderedElementsAre(Pair("host:malformed", 1)));
 }
 
-// ---- An identification that comes again -------------------------------------------------------------------------------
+// ---- An identification that comes again
+// -------------------------------------------------------------------------------
 
 TEST_F(BesideTest, TheStateOfAFragmentedAnswerEndsWithItsLastByte) {
   for (const bool ipv6 : {false, true}) {
@@ -128,7 +134,8 @@ TEST_F(BesideTest, TheStateOfAFragmentedAnswerEndsWithItsLastByte) {
     Bytes payload = Pattern(3000, 2);
     const Bytes head = Pattern(8, 1);
     std::copy(head.begin(), head.end(), payload.begin());
-    const std::vector<Bytes> answer = PacketBuilder(backend, client).Udp(kRawPort, kClientPort, payload).BuildFragments(1400, 0x777);
+    const std::vector<Bytes> answer =
+        PacketBuilder(backend, client).Udp(kRawPort, kClientPort, payload).BuildFragments(1400, 0x777);
     const std::vector<Bytes> direct =
         PacketBuilder(backend, client).Udp(kRawPort, kClientPort + 1, Pattern(3000, 3)).BuildFragments(1400, 0x777);
     ASSERT_EQ(answer.size(), 3u);
@@ -141,41 +148,46 @@ TEST_F(BesideTest, TheStateOfAFragmentedAnswerEndsWithItsLastByte) {
 }
 
 TEST_F(BesideTest, TheStateOfAFragmentedRequestEndsWithItsLastByteToo) {
-  const std::vector<Bytes> request = PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Pattern(3000, 1)).BuildFragments(1400, 9);
-  for (const Bytes& fragment : request) EXPECT_EQ(Read(Split(fragment).packet).destination, kA4);
+  const std::vector<Bytes> request =
+      PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Pattern(3000, 1)).BuildFragments(1400, 9);
+  for (const Bytes &fragment : request) EXPECT_EQ(Read(Split(fragment).packet).destination, kA4);
   EXPECT_THAT(Split(request[1]).changes, UnorderedElementsAre(Pair("host:fragment_no_first", 1)));
 }
 
-// ---- The test of the own way ------------------------------------------------------------------------------------------
+// ---- The test of the own way
+// ------------------------------------------------------------------------------------------
 
 TEST_F(BesideTest, TheDaemonsTestComesBackAsAnAnswerOfTheVip) {
   for (const bool ipv6 : {false, true}) {
     SCOPED_TRACE(ipv6);
     const char *client = ipv6 ? kClient6 : kClient4, *vip = ipv6 ? kDns6 : kDns4, *backend = ipv6 ? kB6 : kB4;
     const hr_self_test test = {.tag = skeleton()->rodata->load_config.self_test_tag, .number = 8 * 5 + 1};
-    const Bytes payload(reinterpret_cast<const uint8_t*>(&test), reinterpret_cast<const uint8_t*>(&test + 1));
+    const Bytes payload(reinterpret_cast<const uint8_t *>(&test), reinterpret_cast<const uint8_t *>(&test + 1));
     const std::string service = ipv6 ? "dns6" : "dns4";
     const RunResult out = Split(PacketBuilder(client, vip).Udp(kClientPort, kDnsPort, payload).Build());
     EXPECT_EQ(out.verdict, kRedirected);
     EXPECT_TRUE(HasTag(out.packet)) << "the stack takes it for another host's";
-    EXPECT_EQ(Layer3(out.packet),
-              Layer3(PacketBuilder(backend, client).Udp(ipv6 ? kBackendDnsPort6 : kDnsPort, kClientPort, payload).Build()));
+    EXPECT_EQ(
+        Layer3(out.packet),
+        Layer3(PacketBuilder(backend, client).Udp(ipv6 ? kBackendDnsPort6 : kDnsPort, kClientPort, payload).Build()));
     EXPECT_THAT(out.changes, UnorderedElementsAre(Pair(service + ".self_tests", 1))) << "no request";
     const RunResult back = Reply(out.packet);
     EXPECT_EQ(back.verdict, kRedirected);
     EXPECT_EQ(Layer3(back.packet), Layer3(PacketBuilder(vip, client).Udp(kDnsPort, kClientPort, payload).Build()));
-    EXPECT_THAT(back.changes, UnorderedElementsAre(Pair(service + ".self_tests_back", 1))) << "no sign of a backend's life";
+    EXPECT_THAT(back.changes, UnorderedElementsAre(Pair(service + ".self_tests_back", 1)))
+        << "no sign of a backend's life";
   }
 }
 
 TEST_F(BesideTest, WithoutTheTagADatagramOfItsLengthIsARequest) {
   const hr_self_test test = {.tag = skeleton()->rodata->load_config.self_test_tag ^ 1, .number = 0};
-  const Bytes payload(reinterpret_cast<const uint8_t*>(&test), reinterpret_cast<const uint8_t*>(&test + 1));
+  const Bytes payload(reinterpret_cast<const uint8_t *>(&test), reinterpret_cast<const uint8_t *>(&test + 1));
   EXPECT_THAT(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload).Build()).changes,
               UnorderedElementsAre(Pair("raw4.requests", 1)));
 }
 
-// ---- The test of the hedge --------------------------------------------------------------------------------------------
+// ---- The test of the hedge
+// --------------------------------------------------------------------------------------------
 
 class HedgeTestTest : public BesideTest {
  protected:
@@ -193,7 +205,8 @@ TEST_F(HedgeTestTest, TheFirstDatagramIsDroppedAndAHedgeTakesItsPlace) {
   Arm(kClientPort);
   const RunResult first = Split(Raw());
   EXPECT_EQ(first.verdict, TC_ACT_SHOT);
-  EXPECT_THAT(first.changes, UnorderedElementsAre(Pair("raw4.requests", 1), Pair("raw4:hedge_test", 1))) << "its backend was sent nothing";
+  EXPECT_THAT(first.changes, UnorderedElementsAre(Pair("raw4.requests", 1), Pair("raw4:hedge_test", 1)))
+      << "its backend was sent nothing";
   EXPECT_EQ(ServicePolicy(kRaw4Service).test_until_ns, 0u) << "one request is one test";
   MakeDue(1);
   VisitAll();
@@ -204,12 +217,16 @@ TEST_F(HedgeTestTest, TheFirstDatagramIsDroppedAndAHedgeTakesItsPlace) {
 
 TEST_F(HedgeTestTest, NoOtherRequestIsTouched) {
   Arm(kClientPort);
-  const auto from = [](const char* client, uint16_t port) { return PacketBuilder(client, kRaw4).Udp(port, kRawPort, Pattern(64, 1)).Build(); };
+  const auto from = [](const char *client, uint16_t port) {
+    return PacketBuilder(client, kRaw4).Udp(port, kRawPort, Pattern(64, 1)).Build();
+  };
   EXPECT_EQ(Split(from(kClient4, kClientPort + 1)).verdict, kRedirected);
   EXPECT_EQ(Split(from("10.77.0.9", kClientPort)).verdict, kRedirected);
   EXPECT_EQ(Split(DnsRequest4(1)).verdict, kRedirected) << "another service";
   EXPECT_EQ(Split(from(kClient4, kClientPort)).verdict, TC_ACT_SHOT);
-  EXPECT_EQ(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Pattern(64, 2)).Build()).verdict, kRedirected) << "the next one";
+  EXPECT_EQ(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Pattern(64, 2)).Build()).verdict,
+            kRedirected)
+      << "the next one";
 }
 
 TEST_F(HedgeTestTest, AnOverdueTestIsClearedAndTakesNothing) {

@@ -14,7 +14,7 @@ uint16_t Word(std::span<const uint8_t> bytes, size_t offset) {
   return static_cast<uint16_t>(bytes[offset] << 8 | bytes[offset + 1]);
 }
 
-std::string Wrong(const char* what, uint16_t is, uint16_t should_be) {
+std::string Wrong(const char *what, uint16_t is, uint16_t should_be) {
   char text[96];
   snprintf(text, sizeof(text), "%s checksum is %04x, should be %04x", what, is, should_be);
   return text;
@@ -36,7 +36,7 @@ std::string L4Fault(std::span<const uint8_t> source, std::span<const uint8_t> de
                     std::span<const uint8_t> l4) {
   const bool ipv6 = source.size() == 16;
   size_t offset = 0;
-  const char* name = "";
+  const char *name = "";
   uint32_t pseudo = PseudoHeaderSum(source, destination, l4.size(), protocol);
   switch (protocol) {
     case IPPROTO_UDP: {
@@ -66,8 +66,7 @@ std::string L4Fault(std::span<const uint8_t> source, std::span<const uint8_t> de
       offset = 2;
       name = "ICMPv6";
       break;
-    default:
-      return "";
+    default: return "";
   }
   const uint16_t should_be = Expected(l4, offset, pseudo);
   const uint16_t is = Word(l4, offset);

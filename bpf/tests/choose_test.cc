@@ -26,61 +26,123 @@ hr_choice_view Healthy() {
   return view;
 }
 
-void MakeSuspect(hr_choice_view& view, unsigned mask) {
+void MakeSuspect(hr_choice_view &view, unsigned mask) {
   view.healthy &= static_cast<__u8>(~mask);
   view.suspect |= static_cast<__u8>(mask);
 }
-void MakeDown(hr_choice_view& view, unsigned mask) { view.healthy &= static_cast<__u8>(~mask); }
+void MakeDown(hr_choice_view &view, unsigned mask) { view.healthy &= static_cast<__u8>(~mask); }
 
 struct Case {
-  const char* name;
-  void (*change)(hr_choice_view&);
+  const char *name;
+  void (*change)(hr_choice_view &);
   int first, second;
   hr_choice_why why;
   bool probe;
 };
 
 const Case kCases[] = {
-    {"AllHealthyGoesToTheLeader", [](auto&) {}, 0, kNone, HR_CHOSE_LEADER, false},
-    {"AnotherLeader", [](auto& view) { view.leader = 1; }, 1, kNone, HR_CHOSE_LEADER, false},
-    {"ThePreferredBackend", [](auto& view) { view.preferred = 3; }, 2, kNone, HR_CHOSE_PREFERRED, false},
-    {"OneRequestExploresTheLeader", [](auto& view) { view.preferred = 3; view.explore_tick = 2 * HR_EXPLORE_ONE_IN; },
+    {"AllHealthyGoesToTheLeader", [](auto &) {}, 0, kNone, HR_CHOSE_LEADER, false},
+    {"AnotherLeader", [](auto &view) { view.leader = 1; }, 1, kNone, HR_CHOSE_LEADER, false},
+    {"ThePreferredBackend", [](auto &view) { view.preferred = 3; }, 2, kNone, HR_CHOSE_PREFERRED, false},
+    {"OneRequestExploresTheLeader",
+     [](auto &view) {
+       view.preferred = 3;
+       view.explore_tick = 2 * HR_EXPLORE_ONE_IN;
+     },
      0, kNone, HR_CHOSE_LEADER, false},
-    {"ADrainedLeaderGetsNothing", [](auto& view) { view.drained = kA; }, 2, kNone, HR_CHOSE_STANDBY, false},
-    {"TheLeaderIsKeptWhereEveryBackendIsDrained", [](auto& view) { view.drained = kAll; }, 0, kNone, HR_CHOSE_STANDBY, false},
-    {"TheFirstPlaceLeadsForAnAbsentLeader", [](auto& view) { view.present = kB | kC; }, 1, kNone, HR_CHOSE_LEADER, false},
+    {"ADrainedLeaderGetsNothing", [](auto &view) { view.drained = kA; }, 2, kNone, HR_CHOSE_STANDBY, false},
+    {"TheLeaderIsKeptWhereEveryBackendIsDrained", [](auto &view) { view.drained = kAll; }, 0, kNone, HR_CHOSE_STANDBY,
+     false},
+    {"TheFirstPlaceLeadsForAnAbsentLeader", [](auto &view) { view.present = kB | kC; }, 1, kNone, HR_CHOSE_LEADER,
+     false},
     {"TheFirstPlaceThatIsNotDrainedLeadsForAnAbsentLeader",
-     [](auto& view) { view.present = kB | kC; view.drained = kB; }, 2, kNone, HR_CHOSE_LEADER, false},
-    {"AnAbsentPreferredBackendCountsForNothing", [](auto& view) { view.present = kA | kC; view.preferred = 2; }, 0, kNone,
-     HR_CHOSE_LEADER, false},
-    {"ASuspectLeaderAndTheFastestStandby", [](auto& view) { MakeSuspect(view, kA); }, 0, 2, HR_CHOSE_BOTH, false},
-    {"ASuspectLeaderIsPassedByWhereCopiesAreSpent", [](auto& view) { MakeSuspect(view, kA); view.spent = 1; }, 2, kNone,
-     HR_CHOSE_AROUND, false},
+     [](auto &view) {
+       view.present = kB | kC;
+       view.drained = kB;
+     },
+     2, kNone, HR_CHOSE_LEADER, false},
+    {"AnAbsentPreferredBackendCountsForNothing",
+     [](auto &view) {
+       view.present = kA | kC;
+       view.preferred = 2;
+     },
+     0, kNone, HR_CHOSE_LEADER, false},
+    {"ASuspectLeaderAndTheFastestStandby", [](auto &view) { MakeSuspect(view, kA); }, 0, 2, HR_CHOSE_BOTH, false},
+    {"ASuspectLeaderIsPassedByWhereCopiesAreSpent",
+     [](auto &view) {
+       MakeSuspect(view, kA);
+       view.spent = 1;
+     },
+     2, kNone, HR_CHOSE_AROUND, false},
     {"ASuspectLeaderIsAskedAloneWhereCopiesAreSpentAndNoneIsHealthy",
-     [](auto& view) { MakeSuspect(view, kAll); view.spent = 1; }, 0, kNone, HR_CHOSE_LAST_RESORT, false},
+     [](auto &view) {
+       MakeSuspect(view, kAll);
+       view.spent = 1;
+     },
+     0, kNone, HR_CHOSE_LAST_RESORT, false},
     {"ADrainedLeaderIsAskedAloneWhereCopiesAreSpent",
-     [](auto& view) { view.drained = kA; MakeSuspect(view, kB | kC); view.spent = 1; }, 0, kNone, HR_CHOSE_STANDBY, false},
-    {"ADownLeaderIsPassedBy", [](auto& view) { MakeDown(view, kA); }, 2, kNone, HR_CHOSE_AROUND, false},
-    {"ADownLeaderIsProbedByTurns", [](auto& view) { MakeDown(view, kA); view.probe_tick = 2 * HR_PROBE_ONE_IN; },
+     [](auto &view) {
+       view.drained = kA;
+       MakeSuspect(view, kB | kC);
+       view.spent = 1;
+     },
+     0, kNone, HR_CHOSE_STANDBY, false},
+    {"ADownLeaderIsPassedBy", [](auto &view) { MakeDown(view, kA); }, 2, kNone, HR_CHOSE_AROUND, false},
+    {"ADownLeaderIsProbedByTurns",
+     [](auto &view) {
+       MakeDown(view, kA);
+       view.probe_tick = 2 * HR_PROBE_ONE_IN;
+     },
      2, 0, HR_CHOSE_PROBE, true},
     {"ADownStandbyWhoseRetryIsDueIsProbedBesideAHealthyOne",
-     [](auto& view) { MakeDown(view, kA | kC); view.retry_due = kC; }, 1, 2, HR_CHOSE_AROUND, true},
-    {"AHealthyTargetIsSentNoProbeBeside", [](auto& view) { MakeDown(view, kB); view.retry_due = kB; }, 0, kNone,
-     HR_CHOSE_LEADER, false},
-    {"WithNoneHealthyAndADownLeaderAStandbyIsTried", [](auto& view) { MakeDown(view, kAll); }, 2, kNone, HR_CHOSE_AROUND, false},
-    {"OfDownStandbysTheOneWhoseRetryIsDue", [](auto& view) { MakeDown(view, kAll); view.retry_due = kB; }, 1, kNone,
+     [](auto &view) {
+       MakeDown(view, kA | kC);
+       view.retry_due = kC;
+     },
+     1, 2, HR_CHOSE_AROUND, true},
+    {"AHealthyTargetIsSentNoProbeBeside",
+     [](auto &view) {
+       MakeDown(view, kB);
+       view.retry_due = kB;
+     },
+     0, kNone, HR_CHOSE_LEADER, false},
+    {"WithNoneHealthyAndADownLeaderAStandbyIsTried", [](auto &view) { MakeDown(view, kAll); }, 2, kNone,
      HR_CHOSE_AROUND, false},
-    {"OneAloneIsAskedWhateverItsHealth", [](auto& view) { MakeDown(view, kA); view.present = kA; }, 0, kNone,
-     HR_CHOSE_LAST_RESORT, false},
-    {"ADrainedLeaderIsAskedBesideASuspectStandby", [](auto& view) { view.drained = kA; MakeSuspect(view, kB | kC); }, 2, 0,
-     HR_CHOSE_BOTH, false},
+    {"OfDownStandbysTheOneWhoseRetryIsDue",
+     [](auto &view) {
+       MakeDown(view, kAll);
+       view.retry_due = kB;
+     },
+     1, kNone, HR_CHOSE_AROUND, false},
+    {"OneAloneIsAskedWhateverItsHealth",
+     [](auto &view) {
+       MakeDown(view, kA);
+       view.present = kA;
+     },
+     0, kNone, HR_CHOSE_LAST_RESORT, false},
+    {"ADrainedLeaderIsAskedBesideASuspectStandby",
+     [](auto &view) {
+       view.drained = kA;
+       MakeSuspect(view, kB | kC);
+     },
+     2, 0, HR_CHOSE_BOTH, false},
     {"OfADrainedLeaderAndDownStandbysTheOneWhoseRetryIsDue",
-     [](auto& view) { view.drained = kA; MakeDown(view, kAll); view.retry_due = kB; }, 1, kNone, HR_CHOSE_LAST_RESORT, false},
+     [](auto &view) {
+       view.drained = kA;
+       MakeDown(view, kAll);
+       view.retry_due = kB;
+     },
+     1, kNone, HR_CHOSE_LAST_RESORT, false},
     {"ADrainedDownStandbyIsNotProbed",
-     [](auto& view) { MakeDown(view, kA | kC); view.retry_due = kC; view.drained = kC; }, 1, kNone, HR_CHOSE_AROUND, false},
-    {"NobodyIsPresent", [](auto& view) { view.present = 0; }, kNone, kNone, HR_CHOSE_NONE, false},
+     [](auto &view) {
+       MakeDown(view, kA | kC);
+       view.retry_due = kC;
+       view.drained = kC;
+     },
+     1, kNone, HR_CHOSE_AROUND, false},
+    {"NobodyIsPresent", [](auto &view) { view.present = 0; }, kNone, kNone, HR_CHOSE_NONE, false},
     {"AChoiceThatExploresAsksTheOneHeardLeastLately",
-     [](auto& view) {
+     [](auto &view) {
        view.exclude = kA;
        view.least_heard = 1;
        view.answer_us[1] = hr_choice_least_heard(1'000'000'000, 9'000'000'000);
@@ -88,22 +150,56 @@ const Case kCases[] = {
      },
      1, kNone, HR_CHOSE_STANDBY, false},
     // Further attempts.
-    {"TheNextGoesToTheFastestStandby", [](auto& view) { view.exclude = kA; }, 2, kNone, HR_CHOSE_STANDBY, false},
-    {"TheNextGoesToANewLeader", [](auto& view) { view.leader = 1; view.exclude = kA; }, 1, kNone, HR_CHOSE_LEADER, false},
-    {"TheNextAvoidsADrainedLeader", [](auto& view) { view.leader = 1; view.drained = kB; view.exclude = kA; }, 2, kNone,
-     HR_CHOSE_STANDBY, false},
-    {"TheNextGoesToADrainedOneRatherThanToASilentOne",
-     [](auto& view) { view.drained = kB; view.exclude = kA; MakeSuspect(view, kC); }, 1, kNone, HR_CHOSE_STANDBY, false},
-    {"ADownStandbyWhoseRetryIsDueIsNeverPreferredToAHealthyOne",
-     [](auto& view) { view.exclude = kA; MakeDown(view, kC); view.retry_due = kC; }, 1, 2, HR_CHOSE_STANDBY, true},
-    {"ADownStandbyIsTheLastResort", [](auto& view) { view.exclude = kA | kB; MakeDown(view, kC); }, 2, kNone,
-     HR_CHOSE_LAST_RESORT, false},
-    {"ASuspectStandbyBeforeADownOne",
-     [](auto& view) { view.exclude = kA; MakeSuspect(view, kB); MakeDown(view, kC); view.retry_due = kC; }, 1, kNone,
-     HR_CHOSE_LAST_RESORT, false},
-    {"ASuspectLeaderIsNotDoubledForTheNext", [](auto& view) { view.leader = 1; MakeSuspect(view, kB); view.exclude = kA; },
+    {"TheNextGoesToTheFastestStandby", [](auto &view) { view.exclude = kA; }, 2, kNone, HR_CHOSE_STANDBY, false},
+    {"TheNextGoesToANewLeader",
+     [](auto &view) {
+       view.leader = 1;
+       view.exclude = kA;
+     },
+     1, kNone, HR_CHOSE_LEADER, false},
+    {"TheNextAvoidsADrainedLeader",
+     [](auto &view) {
+       view.leader = 1;
+       view.drained = kB;
+       view.exclude = kA;
+     },
      2, kNone, HR_CHOSE_STANDBY, false},
-    {"EveryBackendWasAsked", [](auto& view) { view.exclude = kAll; }, kNone, kNone, HR_CHOSE_NONE, false},
+    {"TheNextGoesToADrainedOneRatherThanToASilentOne",
+     [](auto &view) {
+       view.drained = kB;
+       view.exclude = kA;
+       MakeSuspect(view, kC);
+     },
+     1, kNone, HR_CHOSE_STANDBY, false},
+    {"ADownStandbyWhoseRetryIsDueIsNeverPreferredToAHealthyOne",
+     [](auto &view) {
+       view.exclude = kA;
+       MakeDown(view, kC);
+       view.retry_due = kC;
+     },
+     1, 2, HR_CHOSE_STANDBY, true},
+    {"ADownStandbyIsTheLastResort",
+     [](auto &view) {
+       view.exclude = kA | kB;
+       MakeDown(view, kC);
+     },
+     2, kNone, HR_CHOSE_LAST_RESORT, false},
+    {"ASuspectStandbyBeforeADownOne",
+     [](auto &view) {
+       view.exclude = kA;
+       MakeSuspect(view, kB);
+       MakeDown(view, kC);
+       view.retry_due = kC;
+     },
+     1, kNone, HR_CHOSE_LAST_RESORT, false},
+    {"ASuspectLeaderIsNotDoubledForTheNext",
+     [](auto &view) {
+       view.leader = 1;
+       MakeSuspect(view, kB);
+       view.exclude = kA;
+     },
+     2, kNone, HR_CHOSE_STANDBY, false},
+    {"EveryBackendWasAsked", [](auto &view) { view.exclude = kAll; }, kNone, kNone, HR_CHOSE_NONE, false},
 };
 
 class ChooseTest : public testing::TestWithParam<Case> {};
@@ -118,11 +214,12 @@ TEST_P(ChooseTest, Chooses) {
   EXPECT_EQ(choice.probe != 0, GetParam().probe);
 }
 
-INSTANTIATE_TEST_SUITE_P(Cases, ChooseTest, testing::ValuesIn(kCases), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Cases, ChooseTest, testing::ValuesIn(kCases),
+                         [](const auto &info) { return std::string(info.param.name); });
 
 bool Has(unsigned mask, unsigned place) { return place < HR_MAX_BACKENDS_PER_SERVICE && ((mask >> place) & 1) != 0; }
 
-void ExpectSound(const hr_choice_view& view) {
+void ExpectSound(const hr_choice_view &view) {
   const hr_choice_view before = view;
   const hr_choice choice = hr_choose(&view);
   ASSERT_EQ(memcmp(&view, &before, sizeof(view)), 0) << "it writes nothing";
@@ -142,7 +239,8 @@ void ExpectSound(const hr_choice_view& view) {
   ASSERT_FALSE(better != 0 && Has(view.drained, choice.first)) << "drained, and another is there";
   if (choice.probe) {
     ASSERT_FALSE(Has(view.healthy | (view.spent ? 0u : view.suspect), choice.second)) << "a probe is of a down backend";
-    ASSERT_FALSE(choice.why != HR_CHOSE_PROBE && Has(view.drained, choice.second)) << "and not of one that is being drained";
+    ASSERT_FALSE(choice.why != HR_CHOSE_PROBE && Has(view.drained, choice.second))
+        << "and not of one that is being drained";
     ASSERT_TRUE(choice.why == HR_CHOSE_PROBE || (Has(view.healthy, choice.first) && Has(view.retry_due, choice.second)))
         << "and rides beside a healthy one, when it is due";
   }
@@ -161,7 +259,7 @@ TEST(ChooseProperties, TheLowestPlaceOfEveryMaskIsFound) {
 
 TEST(ChooseProperties, HoldForEverySnapshotOfThreeBackends) {
   hr_choice_view view{};
-  for (const unsigned* times : (const unsigned[][3]){{0, 0, 0}, {3, 2, 1}, {1, 3, 2}}) {
+  for (const unsigned *times : (const unsigned[][3]){{0, 0, 0}, {3, 2, 1}, {1, 3, 2}}) {
     for (int i = 0; i < 3; ++i) view.answer_us[i] = times[i];
     for (unsigned health = 0; health < 64; ++health) {  // two bits a backend: healthy, suspect, down, down and due
       view.healthy = view.suspect = view.retry_due = 0;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// SPLITTER, who may use a VIP: sockets of this host always, and what this host forwards from the networks that the service
-// lists.
+// SPLITTER, who may use a VIP: sockets of this host always, and what this host forwards from the networks that the
+// service lists.
 #include <cstring>
 
 #include "absl/strings/str_cat.h"
@@ -16,7 +16,7 @@ using ::testing::Pair;
 
 constexpr RunContext kForwarded = {.ingress_ifindex = 1};
 
-hr_network NetworkOf(const char* text) {
+hr_network NetworkOf(const char *text) {
   const net::Network network = *net::Network::Parse(text);
   hr_network listed{};
   memcpy(&listed.address, network.address.mapped().data(), sizeof(listed.address));
@@ -26,18 +26,18 @@ hr_network NetworkOf(const char* text) {
 
 class ClientsTest : public PacketTest {
  protected:
-  void List(uint32_t service, const std::vector<const char*>& networks) {
-    volatile hr_service_config& config = ServiceConfig(service);
+  void List(uint32_t service, const std::vector<const char *> &networks) {
+    volatile hr_service_config &config = ServiceConfig(service);
     for (size_t i = 0; i < networks.size(); ++i)
-      const_cast<hr_service_config&>(config).clients[i] = NetworkOf(networks[i]);
+      const_cast<hr_service_config &>(config).clients[i] = NetworkOf(networks[i]);
     config.client_networks = static_cast<uint32_t>(networks.size());
   }
-  void ExpectDropped(const Bytes& packet, const std::string& reason = "dns4:not_a_client") {
+  void ExpectDropped(const Bytes &packet, const std::string &reason = "dns4:not_a_client") {
     const RunResult run = Split(packet, kForwarded);
     EXPECT_EQ(run.verdict, kDropped);
     EXPECT_THAT(run.changes, UnorderedElementsAre(Pair(reason, 1)));
   }
-  static Bytes Query4(const char* from, uint16_t id = 1) {
+  static Bytes Query4(const char *from, uint16_t id = 1) {
     return PacketBuilder(from, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
   }
 };
@@ -62,20 +62,25 @@ TEST_F(ClientsTest, AListedNetworkIsServedToTheBit) {
   const Bytes ping = PacketBuilder("10.78.0.1", kDns4).Echo(false, 1, Text("ping")).Build();
   EXPECT_EQ(Split(ping, kForwarded).verdict, kRedirected);
   List(kDns6Service, {"fd78::/64"});
-  EXPECT_EQ(Split(PacketBuilder("fd78::5", kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.b")).Build(), kForwarded).verdict,
-            kRedirected);
+  EXPECT_EQ(
+      Split(PacketBuilder("fd78::5", kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.b")).Build(), kForwarded).verdict,
+      kRedirected);
   ExpectDropped(PacketBuilder("fd78:0:0:1::5", kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.b")).Build(),
                 "dns6:not_a_client");
 }
 
-// MASQUERADE and SNAT give it to what a container sends. IPv6 lets a neighbour's packet with it pass as well, so there a service lists it.
+// MASQUERADE and SNAT give it to what a container sends. IPv6 lets a neighbour's packet with it pass as well, so there
+// a service lists it.
 TEST_F(ClientsTest, WhatThisHostHidesBehindItsOwnAddressIsServed) {
   ASSERT_TRUE(plane().config().SetOwnAddresses({kClient4, kClient6}).ok());
   EXPECT_EQ(Split(DnsRequest4(1), kForwarded).verdict, kRedirected);
-  EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build(), kForwarded).verdict, kRedirected);
-  EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Echo(false, 1, Text("ping")).Build(), kForwarded).verdict, kRedirected);
+  EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build(), kForwarded).verdict,
+            kRedirected);
+  EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Echo(false, 1, Text("ping")).Build(), kForwarded).verdict,
+            kRedirected);
   ExpectDropped(Query4("10.77.0.2"));
-  const Bytes query6 = PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build();
+  const Bytes query6 =
+      PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build();
   ExpectDropped(query6, "dns6:not_a_client");
   List(kDns6Service, {kClient6});
   EXPECT_EQ(Split(query6, kForwarded).verdict, kRedirected);
@@ -84,9 +89,9 @@ TEST_F(ClientsTest, WhatThisHostHidesBehindItsOwnAddressIsServed) {
 
 TEST_F(ClientsTest, EveryPlaceOfTheListCounts) {
   std::vector<std::string> texts;
-  std::vector<const char*> networks;
+  std::vector<const char *> networks;
   for (int i = 0; i < HR_MAX_CLIENT_NETWORKS; ++i) texts.push_back(absl::StrCat("10.", 100 + i, ".0.0/16"));
-  for (const std::string& text : texts) networks.push_back(text.c_str());
+  for (const std::string &text : texts) networks.push_back(text.c_str());
   List(kDns4Service, networks);
   for (int i = 0; i < HR_MAX_CLIENT_NETWORKS; ++i) {
     const std::string source = absl::StrCat("10.", 100 + i, ".3.4");
@@ -105,7 +110,8 @@ TEST_F(ClientsTest, FragmentsOfADroppedDatagramFollowNoFirst) {
 }
 
 TEST_F(ClientsTest, WhatIsForwardedToNoServiceIsLeftAlone) {
-  const RunResult run = Split(PacketBuilder(kClient4, "10.99.0.99").Udp(kClientPort, 53, Text("x")).Build(), kForwarded);
+  const RunResult run =
+      Split(PacketBuilder(kClient4, "10.99.0.99").Udp(kClientPort, 53, Text("x")).Build(), kForwarded);
   EXPECT_EQ(run.verdict, kUntouched);
   EXPECT_THAT(run.changes, IsEmpty());
 }

@@ -61,7 +61,7 @@ TEST_F(ClockTest, ACopyIsNotSentOnOnceItsEntryServesALaterRequest) {
   VisitAll();
   Split(DnsRequest4(2), {.mark = 0x77});
   ASSERT_EQ(FindDns(2), request) << "the entry is used again";
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) {
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) {
     const RunResult sent = Clock(copy.packet, {.mark = copy.mark});
     EXPECT_EQ(sent.verdict, kDropped);
     EXPECT_THAT(sent.changes, UnorderedElementsAre(Pair("host:clock_stale", 1)));
@@ -196,11 +196,11 @@ TEST_F(ClockTest, TheLapIsShortOnlyWhileSomethingUnansweredIsDueSoon) {
   uint16_t id = 1;
   uint32_t chosen = 2;
   for (int i = 0; i < 20 && chosen != 0; ++i) {
-    const TestLinks& links = TestLinks::Get();
+    const TestLinks &links = TestLinks::Get();
     RunUncounted(program_splitter(), DnsRequest4(++id), {.ifindex = links.proxy.ifindex});
-    const RunResult lap = RunUncounted(
-        skeleton()->progs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
-        {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
+    const RunResult lap =
+        RunUncounted(skeleton()->progs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
+                     {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
     chosen = (lap.priority & 0xffff) - HR_CLOCK_CLASS_BASE;
     Reply(DnsReply4(id, kA4));
   }
@@ -266,7 +266,8 @@ TEST_F(ClockTest, WhatIsNotOursOnTheClocksLinkIsDropped) {
   const uint32_t request = Ask(1), at = static_cast<uint32_t>(TestLinks::Get().clock_in.ifindex);
   for (const uint32_t mark : {HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), HR_MARK_OF_COPY(HR_MARK_SEND, 0, request),
                               HR_MARK_OF_COPY(HR_MARK_HEDGE, 0, request), HR_MARK_RELEASE | request}) {
-    const RunResult run = Run(skeleton()->progs.hr_clock, DnsRequest4(1), {.mark = mark, .ifindex = static_cast<int>(at)});
+    const RunResult run =
+        Run(skeleton()->progs.hr_clock, DnsRequest4(1), {.mark = mark, .ifindex = static_cast<int>(at)});
     EXPECT_EQ(run.verdict, kDropped) << std::hex << mark;
     EXPECT_EQ(run.changes, foreign) << std::hex << mark;
   }
@@ -296,29 +297,32 @@ TEST_F(ClockTest, AHedgeThatCannotBeSentLeavesTheAttemptOpen) {
   EXPECT_EQ(Request(request).attempts, 1u);
 }
 
-// ---- The gates of the proxy's own links ------------------------------------------------------------------------------
+// ---- The gates of the proxy's own links
+// ------------------------------------------------------------------------------
 
 class GateTest : public ClockTest {
  protected:
-  RunResult Leave(const Bytes& packet, uint32_t mark, uint32_t priority = 0) {
+  RunResult Leave(const Bytes &packet, uint32_t mark, uint32_t priority = 0) {
     return Run(skeleton()->progs.hr_gate, packet,
                {.mark = mark, .priority = priority, .ifindex = TestLinks::Get().clock_out.ifindex});
   }
-  void ExpectTurnedAway(const RunResult& run) {
+  void ExpectTurnedAway(const RunResult &run) {
     EXPECT_EQ(run.verdict, kDropped);
     EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host:foreign_on_link", 1)));
   }
 };
 
 TEST_F(GateTest, OnlyTheProxysOwnPacketsEnterTheClocksLink) {
-  for (const uint32_t mark : {HR_MARK_LAP | 7u, HR_MARK_RELEASE | 7u, HR_MARK_SEGMENT_IN | 7u, HR_MARK_SEGMENT_OUT | 7u}) {
+  for (const uint32_t mark :
+       {HR_MARK_LAP | 7u, HR_MARK_RELEASE | 7u, HR_MARK_SEGMENT_IN | 7u, HR_MARK_SEGMENT_OUT | 7u}) {
     const RunResult own = Leave(Tagged(DnsRequest4(1)), mark, 40'000'000);
     EXPECT_EQ(own.verdict, kUntouched);
     EXPECT_THAT(own.changes, IsEmpty());
     EXPECT_EQ(own.departure_ns, 0u) << "the clock here is htb";
     ExpectTurnedAway(Leave(DnsRequest4(1), mark));
   }
-  for (const uint32_t mark : {0u, 0x47000000u, HR_MARK_SEND | 1u, HR_MARK_HEDGE | 1u}) ExpectTurnedAway(Leave(Tagged(DnsRequest4(1)), mark));
+  for (const uint32_t mark : {0u, 0x47000000u, HR_MARK_SEND | 1u, HR_MARK_HEDGE | 1u})
+    ExpectTurnedAway(Leave(Tagged(DnsRequest4(1)), mark));
 }
 
 TEST_F(GateTest, NothingLeavesByTheFarEnds) {

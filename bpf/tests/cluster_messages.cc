@@ -12,14 +12,14 @@ namespace {
 
 // Both architectures that are supported are little-endian, as the format is.
 template <typename T>
-void Put(Bytes& bytes, T value) {
-  const auto* raw = reinterpret_cast<const uint8_t*>(&value);
+void Put(Bytes &bytes, T value) {
+  const auto *raw = reinterpret_cast<const uint8_t *>(&value);
   bytes.insert(bytes.end(), raw, raw + sizeof(value));
 }
 
 }  // namespace
 
-Bytes HkvRequest(uint8_t kind, uint64_t client_id, uint64_t seq, const Bytes& body) {
+Bytes HkvRequest(uint8_t kind, uint64_t client_id, uint64_t seq, const Bytes &body) {
   Bytes bytes = {0x48, 2, kind, 0};
   Put(bytes, uint32_t{1'000'000});  // patience
   Put(bytes, client_id);
@@ -30,7 +30,7 @@ Bytes HkvRequest(uint8_t kind, uint64_t client_id, uint64_t seq, const Bytes& bo
   return bytes;
 }
 
-Bytes HkvAnswer(const Bytes& request, uint8_t status, uint32_t hint) {
+Bytes HkvAnswer(const Bytes &request, uint8_t status, uint32_t hint) {
   Bytes bytes = {0x48, 2, static_cast<uint8_t>(request.at(2) | 0x80), status};
   Put(bytes, hint);
   bytes.insert(bytes.end(), request.begin() + 8, request.begin() + 24);
@@ -45,8 +45,7 @@ Bytes HkvCorrelation(uint64_t client_id, uint64_t seq) {
   return bytes;
 }
 
-hr_announcement Leading(uint64_t cluster_id, const char* address, uint16_t port, uint64_t term,
-                        uint64_t sequence) {
+hr_announcement Leading(uint64_t cluster_id, const char *address, uint16_t port, uint64_t term, uint64_t sequence) {
   hr_announcement announcement{};
   announcement.magic = HR_ANNOUNCEMENT_MAGIC;
   announcement.version = HR_ANNOUNCEMENT_VERSION;
@@ -67,7 +66,7 @@ hr_announcement Leading(uint64_t cluster_id, const char* address, uint16_t port,
   return announcement;
 }
 
-Bytes Seal(hr_announcement announcement, const hr_siphash_key& key) {
+Bytes Seal(hr_announcement announcement, const hr_siphash_key &key) {
   announcement.tag = hr_siphash_sealed(&key, &announcement, sizeof(announcement));
   Bytes bytes(sizeof(announcement));
   memcpy(bytes.data(), &announcement, sizeof(announcement));

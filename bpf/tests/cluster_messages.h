@@ -18,15 +18,14 @@ inline constexpr uint8_t kHkvNotLeader = 7;
 // What stands in place of the node id in answers that name no leader.
 inline constexpr uint32_t kHkvNeverHedge = 0xffffffff;
 
-Bytes HkvRequest(uint8_t kind, uint64_t client_id, uint64_t seq, const Bytes& body = {});
+Bytes HkvRequest(uint8_t kind, uint64_t client_id, uint64_t seq, const Bytes &body = {});
 // The answer to a request; `hint` is a node id.
-Bytes HkvAnswer(const Bytes& request, uint8_t status = 0, uint32_t hint = 0);
+Bytes HkvAnswer(const Bytes &request, uint8_t status = 0, uint32_t hint = 0);
 // Bytes 8 to 23: what the proxy knows a request by.
 Bytes HkvCorrelation(uint64_t client_id, uint64_t seq);
 
 // An announcement that leaves nothing to be desired but its tag.
-hr_announcement Leading(uint64_t cluster_id, const char* address, uint16_t port, uint64_t term,
-                        uint64_t sequence);
-Bytes Seal(hr_announcement announcement, const hr_siphash_key& key);
+hr_announcement Leading(uint64_t cluster_id, const char *address, uint16_t port, uint64_t term, uint64_t sequence);
+Bytes Seal(hr_announcement announcement, const hr_siphash_key &key);
 
 }  // namespace hedgerow::packets

@@ -12,7 +12,7 @@ namespace {
 
 class ControlTest : public PacketTest {
  protected:
-  int Control(const hr_control_request& request) {
+  int Control(const hr_control_request &request) {
     Bytes frame(kEthernetBytes + sizeof(request));
     memcpy(frame.data() + kEthernetBytes, &request, sizeof(request));
     return Run(skeleton()->progs.hr_control, frame, {}).verdict;
@@ -119,9 +119,9 @@ TEST_F(ControlTest, APinHoldsOverAReloadAsLongAsItsBackendIsThere) {
 
 TEST_F(ControlTest, TheSplitterFollowsAPublication) {
   Publish(0, 1, 1, 2);
-  EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 2, 3, 4}).Build()).packet)
-                .destination,
-            kC4);
+  EXPECT_EQ(
+      Read(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 2, 3, 4}).Build()).packet).destination,
+      kC4);
 }
 
 TEST_F(ControlTest, APinSurvivesPublicationsAndUnpinFollowsTheLastOne) {
@@ -148,9 +148,8 @@ TEST_F(ControlTest, WhatMakesNoSenseIsRefused) {
   EXPECT_EQ(Publish(0, 1, 1, 0, 63), HR_CONTROL_INVALID) << "no such service";
   EXPECT_EQ(Publish(0, 1, 1, 0, HR_MAX_SERVICES), HR_CONTROL_INVALID);
   EXPECT_EQ(Change(99, 0), HR_CONTROL_INVALID);
-  EXPECT_EQ(
-      Run(skeleton()->progs.hr_control, Bytes(kEthernetBytes + sizeof(hr_control_request) - 1), {}).verdict,
-      HR_CONTROL_INVALID)
+  EXPECT_EQ(Run(skeleton()->progs.hr_control, Bytes(kEthernetBytes + sizeof(hr_control_request) - 1), {}).verdict,
+            HR_CONTROL_INVALID)
       << "cut short";
   EXPECT_EQ(Leader().leader, 0);
 }

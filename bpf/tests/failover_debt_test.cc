@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What copies around a backend that is not healthy owe: those that were of use nothing, all others a place that answers pay
-// for, so that backends whose answers only have gaps are not asked for twice the work.
+// What copies around a backend that is not healthy owe: those that were of use nothing, all others a place that answers
+// pay for, so that backends whose answers only have gaps are not asked for twice the work.
 #include "bpf/tests/kernel_fixture.h"
 
 namespace hedgerow::packets {
@@ -91,8 +91,8 @@ TEST_F(FailoverDebtTest, WhatWaitsAtASuspectBackendIsThenPaidForLikeAHedge) {
   MakeSuspect(kDns4A);
   Owe(HR_FAILOVERS_MAX);
   ServiceState(kDns4Service).budget_micros = 1000000;  // one hedge
-  EXPECT_THAT(FireNow(FindDns(1)),
-              UnorderedElementsAre(Pair("dns4.extra_sends", 1), Pair("dns4.hedges", 1), Pair("dns4:failovers_owed", 1)));
+  EXPECT_THAT(FireNow(FindDns(1)), UnorderedElementsAre(Pair("dns4.extra_sends", 1), Pair("dns4.hedges", 1),
+                                                        Pair("dns4:failovers_owed", 1)));
   Clones(HR_MARK_HEDGE, 1);
   EXPECT_THAT(FireNow(FindDns(2)), UnorderedElementsAre(Pair("dns4:no_budget", 1), Pair("dns4:failovers_owed", 1)));
   EXPECT_LE(Owed(), HR_FAILOVERS_MAX * HR_FAILOVER_PARTS) << "what is not sent is not owed";

@@ -31,7 +31,7 @@ class HandoverTest : public PacketTest {
     return request;
   }
   // Announced by a node that may hold what it was sent in the last `holds_ms`; 0: it does not say.
-  void AnnounceHolding(const char* node, uint64_t term, uint32_t holds_ms) {
+  void AnnounceHolding(const char *node, uint64_t term, uint32_t holds_ms) {
     hr_announcement news = Leading(kCluster4, node, kHkvPort, term, 1);
     news.holds_ms = holds_ms;
     EXPECT_EQ(Announce(Seal(news, kKey4)).verdict, kDropped) << "consumed";
@@ -52,7 +52,7 @@ class HandoverTest : public PacketTest {
   Changes HandOver() {
     Changes sum;
     for (int lap = 0; lap < 20 && (Wheel().handover != 0 || Wheel().handover_services != 0); ++lap)
-      for (const auto& [name, change] : Lap().changes) sum[name] += change;
+      for (const auto &[name, change] : Lap().changes) sum[name] += change;
     EXPECT_EQ(Wheel().handover, 0u);
     EXPECT_EQ(Wheel().handover_services, 0u);
     return sum;
@@ -89,14 +89,15 @@ TEST_F(HandoverTest, ALeaderThatIsReachedByAnotherUplinkGetsOnceMoreWhatWasSentB
   FireNow(before);  // no attempt is left, and both may have gone to an uplink that was down
   Clones(HR_MARK_HEDGE, 1);
   DataPlaneSpec moved = plane().spec();
-  for (ServiceSpec& service : moved.services)
-    for (BackendSpec& backend : service.backends) backend.also_ifindex = std::exchange(backend.uplink_ifindex, 4711);
+  for (ServiceSpec &service : moved.services)
+    for (BackendSpec &backend : service.backends) backend.also_ifindex = std::exchange(backend.uplink_ifindex, 4711);
   ASSERT_TRUE(plane().config().MoveBackends(moved, static_cast<int64_t>(NowNs())).ok());
   const uint32_t after = Ask(2);
   EXPECT_EQ(HandOver(), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
   EXPECT_NE(Request(before).sent_again, 0u);
   EXPECT_EQ(Request(after).sent_again, 0u);
-  EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_failover", 1))) << "by the former uplink, too";
+  EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_failover", 1)))
+      << "by the former uplink, too";
 }
 
 TEST_F(HandoverTest, AMoveThatChangesNoUplinkSendsNothingAgain) {
@@ -139,7 +140,7 @@ TEST_F(HandoverTest, OnceForEachTerm) {
   EXPECT_THAT(HandOver(), IsEmpty()) << "another term, but it has it";
   AnnounceLeader(kB4, 7, 1);
   EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
-  for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  for (const Captured &copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
 }
 
 // Its process died with its copy: the same leader is none the wiser.
@@ -150,7 +151,7 @@ TEST_F(HandoverTest, ALeaderThatWasRestartedGetsAgainWhatItHadBefore) {
   Age(request, 100 * kMillisecond);
   AnnounceHolding(kA4, 6, 40);
   EXPECT_EQ(HandOver(), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
-  for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kA4);
+  for (const Captured &copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kA4);
   EXPECT_EQ(SentTo(request), 0b001u);
   AnnounceHolding(kA4, 6, 41);
   EXPECT_EQ(Wheel().handover, 0u) << "once for each term";
@@ -212,7 +213,7 @@ TEST_F(HandoverTest, ARestartedFollowerThatLeadsNextGetsAgainWhatItHadBefore) {
   Advance(100 * kMillisecond);
   AnnounceHolding(kB4, 5, 40);
   EXPECT_EQ(HandOver().at("hkv4.handed_over"), 1);
-  for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  for (const Captured &copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
   EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
 }
 
@@ -264,8 +265,8 @@ TEST_F(HandoverTest, WhatItRefusedBeforeItLedItIsAskedAgain) {
   EXPECT_THAT(Reply(HkvReply4(1, kB4)).changes, Contains(Pair("hkv4.won_by_failover", 1)));
 }
 
-// It was held there for as long as the node holds anything, and a nack left in the turn in which it became the leader: the
-// nack comes behind the announcement, and the lap between them.
+// It was held there for as long as the node holds anything, and a nack left in the turn in which it became the leader:
+// the nack comes behind the announcement, and the lap between them.
 TEST_F(HandoverTest, WhatTheNewLeaderRefusesAfterItsHandoverItIsGivenOnce) {
   const uint32_t request = Ask(1);
   FireNow(request);
@@ -274,7 +275,7 @@ TEST_F(HandoverTest, WhatTheNewLeaderRefusesAfterItsHandoverItIsGivenOnce) {
   ASSERT_THAT(HandOver(), IsEmpty()) << "it has it";
   EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
   EXPECT_EQ(HandOver()["hkv4.handed_over"], 1);
-  for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  for (const Captured &copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
   EXPECT_EQ(Reply(HkvReply4(1, kB4, kHkvNotLeader)).verdict, kDropped);
   EXPECT_EQ(Wheel().handover, 0u) << "once";
   EXPECT_THAT(Reply(HkvReply4(1, kA4)).changes, Contains(Pair("hkv4.won_by_first", 1)));
@@ -359,7 +360,7 @@ TEST_F(HandoverTest, TheClockIsHurriedByANewPacketAndTheOldOneDies) {
   Clones(HR_MARK_LAP, 1);
   const uint32_t epoch = Wheel().epoch;
   AnnounceLeader(kC4, 5, 1);
-  for (const Captured& lap : Clones(HR_MARK_LAP, 1)) EXPECT_EQ(HR_MARK_VALUE(lap.mark), epoch + 1);
+  for (const Captured &lap : Clones(HR_MARK_LAP, 1)) EXPECT_EQ(HR_MARK_VALUE(lap.mark), epoch + 1);
   const RunResult old = Clock(Bytes(HR_CLOCK_FRAME_BYTES), {.mark = HR_MARK_LAP | epoch});
   EXPECT_EQ(old.verdict, kDropped);
   EXPECT_THAT(old.changes, UnorderedElementsAre(Pair("host:clock_stale", 1)));
@@ -392,7 +393,7 @@ TEST_F(HandoverTest, ASendThatFailsIsUndoneAndCounted) {
   EXPECT_EQ(SentTo(request), 0b001u);
   EXPECT_EQ(HR_FAILOVER_MASK(Request(request).masks), 0u);
   EXPECT_THAT(FireNow(request), Contains(Pair("hkv4.hedges", 1))) << "its own next attempt goes there";
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(HandoverTest, ASendThatFailsTakesNoEarlierOneBack) {
@@ -428,7 +429,9 @@ TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
   BackendState(kHkv4C).health = HR_SUSPECT;  // so that the hedge goes to another
   BackendState(kHkv4C).health_since_ns = NowNs();
   Advance(70 * kMillisecond);
-  EXPECT_EQ(Lap().changes, (Changes{{"hkv4.extra_sends", 2}, {"hkv4.hedges", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
+  EXPECT_EQ(
+      Lap().changes,
+      (Changes{{"hkv4.extra_sends", 2}, {"hkv4.hedges", 1}, {"hkv4.failover_sends", 1}, {"hkv4.handed_over", 1}}));
   EXPECT_EQ(SentTo(request), 0b111u);
   const std::vector<Captured> copies = Copies(2);
   ASSERT_EQ(copies.size(), 2u);
@@ -436,7 +439,7 @@ TEST_F(HandoverTest, AHedgeAndAHandoverInOneLapKeepApart) {
   EXPECT_EQ(Read(copies[0].packet).destination, kB4);
   EXPECT_EQ(copies[1].mark, HR_MARK_OF_COPY(HR_MARK_SEND, 2, request));
   EXPECT_EQ(Read(copies[1].packet).destination, kC4);
-  for (const Captured& copy : copies) EXPECT_EQ(Clock(copy.packet, {.mark = copy.mark}).verdict, kRedirected);
+  for (const Captured &copy : copies) EXPECT_EQ(Clock(copy.packet, {.mark = copy.mark}).verdict, kRedirected);
   const auto snapshot = plane().reader().Read(true);
   ASSERT_TRUE(snapshot.ok());
   EXPECT_EQ(snapshot->services[kHkv4Service].fire_error.Count(), 1u) << "the hedge's";
@@ -448,7 +451,7 @@ TEST_F(HandoverTest, AfterAHurryThatFailsTheNextRequestSendsAClockPacket) {
   const uint32_t epoch = EpochBeforeAHurryThatFails();
   EXPECT_EQ(Wheel().last_lap_ns, 0u) << "overdue";
   Ask(2);
-  for (const Captured& lap : Clones(HR_MARK_LAP, 1)) EXPECT_EQ(HR_MARK_VALUE(lap.mark), epoch + 1);
+  for (const Captured &lap : Clones(HR_MARK_LAP, 1)) EXPECT_EQ(HR_MARK_VALUE(lap.mark), epoch + 1);
   Wheel().last_lap_ns = NowNs();  // however long that took
   Ask(3);
   Clones(HR_MARK_LAP, 0);
@@ -465,40 +468,35 @@ TEST_F(HandoverTest, AHurryThatFailsLeavesTheClockRunning) {
 
 // Under traffic from four threads. Afterwards nothing is lost, twice, or counted wrongly.
 TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
-  volatile hr_service_config& service = ServiceConfig(kHkv4Service);
+  volatile hr_service_config &service = ServiceConfig(kHkv4Service);
   ServicePolicy(kHkv4Service).delay_ns = 300'000;
   service.deadline_ns = 3 * kMillisecond;
   service.retention_ns = 2 * kMillisecond;
   const auto seed = std::random_device{}();
   SCOPED_TRACE(testing::Message() << "seed " << seed);
-  const TestLinks& links = TestLinks::Get();
-  const auto& programs = skeleton()->progs;
+  const TestLinks &links = TestLinks::Get();
+  const auto &programs = skeleton()->progs;
   std::atomic<bool> stop = false;
   std::atomic<uint64_t> term = 1;
-  const auto step = [&](std::mt19937& random) {
+  const auto step = [&](std::mt19937 &random) {
     const uint64_t seq = random() % 48;
-    const char* nodes[] = {kA4, kB4, kC4};
-    const char* node = nodes[random() % 3];
+    const char *nodes[] = {kA4, kB4, kC4};
+    const char *node = nodes[random() % 3];
     switch (random() % 8) {
       case 0:
       case 1:
-      case 2:
-        RunUncounted(programs.hr_splitter, HkvRequest4(seq), {.ifindex = links.proxy.ifindex});
-        break;
-      case 3:
-        RunUncounted(programs.hr_reply, HkvReply4(seq, node), {.ifindex = links.uplink.ifindex});
-        break;
+      case 2: RunUncounted(programs.hr_splitter, HkvRequest4(seq), {.ifindex = links.proxy.ifindex}); break;
+      case 3: RunUncounted(programs.hr_reply, HkvReply4(seq, node), {.ifindex = links.uplink.ifindex}); break;
       case 4: {
-        const RunResult nack = RunUncounted(
-            programs.hr_reply, HkvReply4(seq, node, kHkvNotLeader, static_cast<uint32_t>(random() % 5)),
-            {.mark = 1, .ifindex = links.uplink.ifindex});
+        const RunResult nack =
+            RunUncounted(programs.hr_reply, HkvReply4(seq, node, kHkvNotLeader, static_cast<uint32_t>(random() % 5)),
+                         {.mark = 1, .ifindex = links.uplink.ifindex});
         if (HR_MARK_KIND(nack.mark) == HR_MARK_RELEASE)
           RunUncounted(programs.hr_clock, nack.packet, {.mark = nack.mark, .ifindex = links.clock_in.ifindex});
         break;
       }
       case 5: {
-        hr_announcement news =
-            Leading(kCluster4, node, kHkvPort, random() % 2 ? ++term : term.load(), random() % 100);
+        hr_announcement news = Leading(kCluster4, node, kHkvPort, random() % 2 ? ++term : term.load(), random() % 100);
         if (random() % 8 == 0) news.state = HR_ANNOUNCEMENT_RESIGNING;
         RunUncounted(programs.hr_reply,
                      PacketBuilder(node, kClient4).Udp(4802, kAnnouncePort, Seal(news, kKey4)).Build(),
@@ -528,14 +526,14 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
   std::this_thread::sleep_for(kDuration);
   for (int i = 0; i < 20 && !unmet().empty(); ++i) std::this_thread::sleep_for(kDuration);
   stop = true;
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread &thread : threads) thread.join();
   EXPECT_THAT(BrokenInvariants(View()), IsEmpty());
   EXPECT_THAT(unmet(), IsEmpty());
   for (int i = 0; i < 20 && HR_HELD_REQUESTS(Wheel().held) != 0; ++i) {
     usleep(5000);
     // What no backend answered is retained for as long as its flow is believed: here that time passes at once.
     for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
-      volatile hr_request& request = Request(index);
+      volatile hr_request &request = Request(index);
       if (HR_WORD_STATE(request.word) == HR_STATE_EXPIRED) request.done_ns = 0;
     }
     VisitAll();

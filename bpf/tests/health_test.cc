@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What a silence is evidence of (bpf/proxy/health.bpf.h): for the client that waits at once, for all clients once it has a second
-// witness. The suspicion timeout is 600 ms here (3 x the fixed delay), the election timeout 40 s; time is set forward, nothing waits.
+// What a silence is evidence of (bpf/proxy/health.bpf.h): for the client that waits at once, for all clients once it
+// has a second witness. The suspicion timeout is 600 ms here (3 x the fixed delay), the election timeout 40 s; time is
+// set forward, nothing waits.
 #include <string>
 
 #include "bpf/tests/checksum.h"
@@ -21,17 +22,20 @@ class HealthTest : public PacketTest {
     ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
     ServiceConfig(kDns4Service).election_timeout_ns = kElection;
   }
-  RunResult Ask(const std::string& client, uint16_t id) {
-    return Split(PacketBuilder(client.c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
+  RunResult Ask(const std::string &client, uint16_t id) {
+    return Split(
+        PacketBuilder(client.c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
   }
-  RunResult Answer(const std::string& client, uint16_t id, const char* backend) {
+  RunResult Answer(const std::string &client, uint16_t id, const char *backend) {
     return Reply(PacketBuilder(backend, client.c_str())
-                     .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org"))).Build());
+                     .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org")))
+                     .Build());
   }
-  uint32_t Find(const std::string& client, uint16_t id) {
-    return FindRequest(kDns4Service, client.c_str(), kClientPort, {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
+  uint32_t Find(const std::string &client, uint16_t id) {
+    return FindRequest(kDns4Service, client.c_str(), kClientPort,
+                       {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
   }
-  uint32_t SentTo(const std::string& client, uint16_t id) { return PacketTest::SentTo(Find(client, id)); }
+  uint32_t SentTo(const std::string &client, uint16_t id) { return PacketTest::SentTo(Find(client, id)); }
   // The address of a client that shares no place with kClient4's; `nth` of several.
   std::string Other(int nth = 1) {
     Ask(kClient4, 9999);
@@ -47,7 +51,7 @@ class HealthTest : public PacketTest {
   }
   // As `hedgerow status` shows it. The reader's time is not set forward, so the wait is set back.
   hr_health ToOneClient() {
-    volatile hr_backend_state& state = BackendState(kDns4A);
+    volatile hr_backend_state &state = BackendState(kDns4A);
     const uint64_t wait = state.wait_since, attested = state.attested_since;
     const uint64_t ahead_ns = HR_WAIT(Wheel().test_ahead_ns, 0);
     state.wait_since = wait - ahead_ns;
@@ -58,7 +62,7 @@ class HealthTest : public PacketTest {
     return health;
   }
   // The standby answers the request, so the leader owes its client an answer.
-  void AnswerElsewhere(const std::string& client, uint16_t id) {
+  void AnswerElsewhere(const std::string &client, uint16_t id) {
     FireNow(Find(client, id));
     Answer(client, id, kB4);
   }
@@ -177,12 +181,13 @@ TEST_F(HealthTest, ALoneClientWhoseRequestsNoBackendAnswersMakesNoneSuspect) {
   EXPECT_EQ(plane().reader().Read(false)->services[kDns4Service].stats.counters[HR_SUSPECTED], 0u);
 }
 
-// A block list, rate limiting: what every backend leaves unanswered is the name's fault, whoever asks for it and however often.
+// A block list, rate limiting: what every backend leaves unanswered is the name's fault, whoever asks for it and
+// however often.
 TEST_F(HealthTest, NamesThatNoBackendAnswersMakeNoneSuspect) {
   const std::string second = Other(1), third = Other(100);
   BackendState(kDns4A).probe_counter = 1;
   for (uint16_t id = 1; id <= 20; ++id) {
-    for (const std::string& client : {std::string(kClient4), second}) {
+    for (const std::string &client : {std::string(kClient4), second}) {
       Ask(client, id);
       Advance(20 * kMillisecond);
       FireNow(Find(client, id));
@@ -193,7 +198,8 @@ TEST_F(HealthTest, NamesThatNoBackendAnswersMakeNoneSuspect) {
     Answer(third, id, kA4);
   }
   EXPECT_EQ(Health(), HR_HEALTHY);
-  EXPECT_EQ(BackendState(kDns4B).health, HR_HEALTHY) << "which has answered nothing at all, and was asked for nothing else";
+  EXPECT_EQ(BackendState(kDns4B).health, HR_HEALTHY)
+      << "which has answered nothing at all, and was asked for nothing else";
   EXPECT_EQ(ToOneClient(), HR_HEALTHY);
   EXPECT_EQ(plane().reader().Read(false)->services[kDns4Service].stats.counters[HR_SUSPECTED], 0u);
 }
@@ -221,10 +227,12 @@ TEST_F(HealthTest, NorDoesTheirClientSendToAnotherBackendWhatCanHaveNoCopy) {
     Advance(200 * kMillisecond);
     FireNow(Find(kClient4, id));
     const uint16_t port = static_cast<uint16_t>(20000 + id);
-    EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kDns4).Tcp(port, kDnsPort, kTcpSyn).Build()).packet).destination, kA4) << id;
+    EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kDns4).Tcp(port, kDnsPort, kTcpSyn).Build()).packet).destination, kA4)
+        << id;
     Bytes update = DnsQuery(id, "example.org");
     update[2] = 5 << 3;
-    EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kDns4).Udp(port, kDnsPort, update).Build()).packet).destination, kA4) << id;
+    EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kDns4).Udp(port, kDnsPort, update).Build()).packet).destination, kA4)
+        << id;
   }
 }
 
@@ -232,7 +240,7 @@ TEST_F(HealthTest, WhereNoBackendAnswersAnythingForTenSecondsTheSilenceCounts) {
   const std::string second = Other();
   for (uint16_t id = 1; id <= 3; ++id) {
     EXPECT_EQ(Health(), HR_HEALTHY);
-    for (const std::string& client : {std::string(kClient4), second}) Ask(client, id);
+    for (const std::string &client : {std::string(kClient4), second}) Ask(client, id);
     Advance(5 * kSecond);
   }
   Ask(second, 9);
@@ -297,14 +305,14 @@ TEST_F(HealthTest, APauseThatTwoClientsMetIsOne) {
 
 // ---- What its client got wrong
 
-Bytes RouterError(const Bytes& sent, uint8_t type, uint8_t code) {
+Bytes RouterError(const Bytes &sent, uint8_t type, uint8_t code) {
   return PacketBuilder("10.77.0.254", kClient4).IcmpError(type, code, Layer3(sent)).Build();
 }
 
 TEST_F(HealthTest, ADatagramThatDiedOnItsWayBeginsNoSilence) {
   const Bytes sent = PacketBuilder(kClient4, kA4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build();
   // Time exceeded, fragmentation needed, parameter problem.
-  for (const auto& [type, code] : {std::pair<uint8_t, uint8_t>(11, 0), {3, 4}, {12, 0}}) {
+  for (const auto &[type, code] : {std::pair<uint8_t, uint8_t>(11, 0), {3, 4}, {12, 0}}) {
     SCOPED_TRACE(int{type});
     Ask(kClient4, 1);
     ASSERT_NE(BackendState(kDns4A).wait_since, 0u);
@@ -312,7 +320,8 @@ TEST_F(HealthTest, ADatagramThatDiedOnItsWayBeginsNoSilence) {
     EXPECT_EQ(BackendState(kDns4A).wait_since, 0u);
     FireNow(Find(kClient4, 1));
     Answer(kClient4, 1, kB4);
-    EXPECT_EQ(BackendState(kDns4A).attested_since, 0u) << "b's answer says nothing about a, which never had the request";
+    EXPECT_EQ(BackendState(kDns4A).attested_since, 0u)
+        << "b's answer says nothing about a, which never had the request";
     Advance(kLimit + kMillisecond);
     Ask(kClient4, 2);
     EXPECT_EQ(SentTo(kClient4, 2), 0b01u);
@@ -327,7 +336,8 @@ TEST_F(HealthTest, AnErrorAboutOneClientsDatagramLeavesAnothersWait) {
   const std::string other = Other();
   Ask(kClient4, 1);
   Ask(other, 1);
-  Reply(RouterError(PacketBuilder(kClient4, kA4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build(), 11, 0));
+  Reply(RouterError(PacketBuilder(kClient4, kA4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build(), 11,
+                    0));
   EXPECT_EQ(HR_WAIT_CLIENT(BackendState(kDns4A).wait_since), uint32_t{Request(Find(other, 1)).client});
   EXPECT_EQ(BackendState(kDns4A).attested_since, 0u);
 }
@@ -348,15 +358,19 @@ TEST_F(HealthTest, AHostThatRefusesOneOfSeveralClientsIsNotSuspectToTheOthers) {
 TEST_F(HealthTest, ACopyOfADamagedRequestIsAsDamaged) {
   for (const bool ipv6 : {false, true}) {
     SCOPED_TRACE(ipv6);
-    const auto to_vip = [&] { return PacketBuilder(ipv6 ? kClient6 : kClient4, ipv6 ? kDns6 : kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")); };
+    const auto to_vip = [&] {
+      return PacketBuilder(ipv6 ? kClient6 : kClient4, ipv6 ? kDns6 : kDns4)
+          .Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org"));
+    };
     Bytes damaged = to_vip().Build();
     damaged.back() ^= 1;
     ASSERT_NE(ChecksumFault(damaged), "");
     Split(damaged);
-    const uint32_t request = FindRequest(ipv6 ? kDns6Service : kDns4Service, ipv6 ? kClient6 : kClient4, kClientPort, {0, 1});
+    const uint32_t request =
+        FindRequest(ipv6 ? kDns6Service : kDns4Service, ipv6 ? kClient6 : kClient4, kClientPort, {0, 1});
     ASSERT_NE(request, 0u);
     FireNow(request);
-    for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_NE(ChecksumFault(copy.packet), "");
+    for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_NE(ChecksumFault(copy.packet), "");
   }
 }
 

@@ -25,9 +25,9 @@ class HedgeTest : public PacketTest {
   }
 
   // Sends one request of each length, lets all fall due, and compares what is sent to the standby.
-  void ExpectHedged(const std::vector<size_t>& lengths, bool ipv6, Checksum checksum) {
-    const char* client = ipv6 ? kClient6 : kClient4;
-    const char* vip = ipv6 ? kRaw6 : kRaw4;
+  void ExpectHedged(const std::vector<size_t> &lengths, bool ipv6, Checksum checksum) {
+    const char *client = ipv6 ? kClient6 : kClient4;
+    const char *vip = ipv6 ? kRaw6 : kRaw4;
     std::map<uint16_t, size_t> length_of_port;
     for (size_t from = 0; from < lengths.size(); from += kBatch) {
       const size_t count = std::min(kBatch, lengths.size() - from);
@@ -44,14 +44,13 @@ class HedgeTest : public PacketTest {
       for (uint32_t i = 1; i < view.requests.size(); ++i)
         if (HR_WORD_STATE(view.requests[i].word) == HR_STATE_PENDING) MakeDue(i);
       VisitAll();
-      for (const Captured& copy : Clones(HR_MARK_HEDGE, count)) {
+      for (const Captured &copy : Clones(HR_MARK_HEDGE, count)) {
         const uint16_t port = Read(copy.packet).source_port;
         ASSERT_TRUE(length_of_port.contains(port));
         const size_t length = length_of_port[port];
-        EXPECT_EQ(Layer3(copy.packet),
-                  Layer3(PacketBuilder(client, ipv6 ? kB6 : kB4)
-                             .Udp(port, 9000, Pattern(length, static_cast<uint32_t>(length)))
-                             .Build()))
+        EXPECT_EQ(Layer3(copy.packet), Layer3(PacketBuilder(client, ipv6 ? kB6 : kB4)
+                                                  .Udp(port, 9000, Pattern(length, static_cast<uint32_t>(length)))
+                                                  .Build()))
             << "payload of " << length << " bytes";
         EXPECT_EQ(ChecksumFault(copy.packet), "") << "payload of " << length << " bytes";
         EXPECT_NE(Read(copy.packet).udp_checksum, 0) << "never zeroed as a shortcut";
@@ -85,8 +84,7 @@ class HedgeTest : public PacketTest {
   static std::vector<size_t> BorderLengths(size_t last) {
     std::vector<size_t> lengths;
     for (const size_t border : {size_t{8}, size_t{504}, size_t{1016}, last})
-      for (size_t length = border - 7; length <= std::min(border + 5, last); ++length)
-        lengths.push_back(length);
+      for (size_t length = border - 7; length <= std::min(border + 5, last); ++length) lengths.push_back(length);
     return lengths;
   }
 };
@@ -111,13 +109,12 @@ TEST_F(HedgeTest, AnEmptyPayloadIsForwardedUnhedged) {
 
 TEST_F(HedgeTest, ASumOfZeroIsSentAsAllOnes) {
   Bytes payload = {1, 0, 0, 1, 0, 0};
-  const uint16_t check =
-      Read(PacketBuilder(kClient4, kB4).Udp(kClientPort, 9000, payload).Build()).udp_checksum;
+  const uint16_t check = Read(PacketBuilder(kClient4, kB4).Udp(kClientPort, 9000, payload).Build()).udp_checksum;
   payload[4] = static_cast<uint8_t>(check >> 8);
   payload[5] = static_cast<uint8_t>(check);
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload).Build());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1}));
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).udp_checksum, 0xffff);
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).udp_checksum, 0xffff);
 }
 
 // A longer copy was in the slot before: nothing of it may leak into a shorter one, nor into its sum.
@@ -129,7 +126,7 @@ TEST_F(HedgeTest, AUsedSlotLeaksNothing) {
   const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1});
   ASSERT_EQ(Request(request).parked, 1u) << "the same slot";
   FireNow(request);
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) {
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) {
     EXPECT_EQ(copy.packet.size(), packet.size());
     EXPECT_EQ(ChecksumFault(copy.packet), "");
   }
@@ -138,10 +135,9 @@ TEST_F(HedgeTest, AUsedSlotLeaksNothing) {
 TEST_F(HedgeTest, TheClientsHopLimitAndIdentificationStay) {
   Split(PacketBuilder(kClient4, kRaw4).Ttl(37).Id(0xbeef).Udp(kClientPort, kRawPort, {1, 2, 3, 4}).Build());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1}));
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1))
-    EXPECT_EQ(
-        Layer3(copy.packet),
-        Layer3(PacketBuilder(kClient4, kB4).Ttl(37).Id(0xbeef).Udp(kClientPort, 9000, {1, 2, 3, 4}).Build()));
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1))
+    EXPECT_EQ(Layer3(copy.packet),
+              Layer3(PacketBuilder(kClient4, kB4).Ttl(37).Id(0xbeef).Udp(kClientPort, 9000, {1, 2, 3, 4}).Build()));
 }
 
 }  // namespace

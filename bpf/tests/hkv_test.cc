@@ -14,14 +14,14 @@ using ::testing::Pair;
 class HkvTest : public PacketTest {
  protected:
   RunResult Ask(uint64_t seq, uint8_t kind = kHkvWrite) { return Split(HkvRequest4(seq, kind)); }
-  RunResult AskWith(const Bytes& payload) {
+  RunResult AskWith(const Bytes &payload) {
     return Split(PacketBuilder(kClient4, kHkv4).Udp(kClientPort, kHkvPort, payload).Build());
   }
-  RunResult AnswerWith(const Bytes& payload, const char* from = kA4) {
+  RunResult AnswerWith(const Bytes &payload, const char *from = kA4) {
     return Reply(PacketBuilder(from, kClient4).Udp(kHkvPort, kClientPort, payload).Build());
   }
   // What the clock makes of a spent nack: to whom the copy goes.
-  std::string Release(const RunResult& nack) {
+  std::string Release(const RunResult &nack) {
     EXPECT_EQ(nack.verdict, kRedirected);
     EXPECT_EQ(HR_MARK_KIND(nack.mark), HR_MARK_RELEASE);
     const RunResult sent = Clock(nack.packet, {.mark = nack.mark});
@@ -56,7 +56,7 @@ TEST_F(HkvTest, EveryKindIsHedged) {
   for (const uint8_t kind : {kHkvOpen, kHkvWrite, kHkvGet, kHkvCancel}) {
     Ask(kind, kind);
     EXPECT_EQ(FireNow(FindHkv(kind)).at("hkv4.hedges"), 1) << "a session writes once whatever comes twice";
-    for (const Captured& copy : Clones(HR_MARK_HEDGE, 1))
+    for (const Captured &copy : Clones(HR_MARK_HEDGE, 1))
       EXPECT_EQ(Read(copy.packet).payload, HkvRequest(kind, kHkvSession, kind, Text("body")));
   }
 }
@@ -68,7 +68,7 @@ TEST_F(HkvTest, ANackWaitsForNoProbe) {
   Ask(1);
   const uint32_t request = FindHkv(1);
   EXPECT_EQ(Release(Reply(HkvReply4(1, kA4, kHkvOverloaded))), kC4) << "the healthy one";
-  for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4) << "the probe beside it";
+  for (const Captured &copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4) << "the probe beside it";
   EXPECT_EQ(SentTo(request), 0b111u);
   const RunResult last = Reply(HkvReply4(1, kC4, kHkvOverloaded));
   EXPECT_EQ(last.verdict, kRedirected) << "the client's: a backend that is down is not waited for";
@@ -82,8 +82,8 @@ TEST_F(HkvTest, WorksOverIpv6) {
   Split(PacketBuilder(kClient6, kHkv6).Udp(kClientPort, kHkvPort, payload).Build());
   const uint32_t request = FindRequest(kHkv6Service, kClient6, kClientPort, HkvCorrelation(1, 2));
   ASSERT_NE(request, 0u);
-  const RunResult nack = Reply(
-      PacketBuilder(kA6, kClient6).Udp(kHkvPort, kClientPort, HkvAnswer(payload, kHkvNotLeader, 2)).Build());
+  const RunResult nack =
+      Reply(PacketBuilder(kA6, kClient6).Udp(kHkvPort, kClientPort, HkvAnswer(payload, kHkvNotLeader, 2)).Build());
   const RunResult sent = Clock(nack.packet, {.mark = nack.mark});
   EXPECT_EQ(Read(sent.packet).destination, kB6);
   EXPECT_EQ(ChecksumFault(sent.packet), "");
@@ -96,15 +96,14 @@ TEST_F(HkvTest, WhatIsNoRequestOfThisVersionIsForwardedUnhedged) {
     size_t offset;
     uint8_t value;
   } const changes[] = {{0, 0x49}, {1, 1}, {1, 3}, {2, 8}, {2, 0x82}, {2, 0xff}};
-  for (const auto& [offset, value] : changes) {
+  for (const auto &[offset, value] : changes) {
     Bytes payload = sound;
     payload[offset] = value;
     const RunResult run = AskWith(payload);
     EXPECT_EQ(Read(run.packet).destination, kA4);
     EXPECT_THAT(run.changes, Contains(Pair("hkv4:unknown_operation", 1))) << offset << " " << int{value};
   }
-  EXPECT_THAT(AskWith(Bytes(sound.begin(), sound.begin() + 31)).changes,
-              Contains(Pair("hkv4:unknown_operation", 1)));
+  EXPECT_THAT(AskWith(Bytes(sound.begin(), sound.begin() + 31)).changes, Contains(Pair("hkv4:unknown_operation", 1)));
 }
 
 TEST_F(HkvTest, WhatIsNoAnswerOfThisVersionIsNotJudged) {
@@ -114,7 +113,7 @@ TEST_F(HkvTest, WhatIsNoAnswerOfThisVersionIsNotJudged) {
     size_t offset;
     uint8_t value;
   } const changes[] = {{0, 0x49}, {1, 1}, {2, kHkvWrite}};
-  for (const auto& [offset, value] : changes) {
+  for (const auto &[offset, value] : changes) {
     Bytes payload = sound;
     payload[offset] = value;
     const RunResult run = AnswerWith(payload);
@@ -194,7 +193,7 @@ TEST_F(HkvTest, WithoutAUsefulHintItGoesAsBefore) {
     uint32_t hint;
   } const nacks[] = {{kHkvNotLeader, 0}, {kHkvNotLeader, 1}, {kHkvNotLeader, 99}};
   uint64_t seq = 0;
-  for (const auto& [status, hint] : nacks) {
+  for (const auto &[status, hint] : nacks) {
     Ask(++seq);
     EXPECT_EQ(Release(Reply(HkvReply4(seq, kA4, status, hint))), kB4) << int{status} << " " << hint;
     EXPECT_EQ(hinted_, 0u);
@@ -223,7 +222,7 @@ TEST_F(HkvTest, TheClocksAttemptFollowsTheHintToo) {
   Ask(1);
   Reply(HkvReply4(1, kA4, kHkvNotLeader, 3));  // and its release is lost
   EXPECT_EQ(FireNow(FindHkv(1)), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}, {"hkv4.hinted", 1}}));
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(HkvTest, ALaterHintReplacesAnEarlierOne) {

@@ -28,16 +28,16 @@ Bytes Quote(PacketBuilder sent, size_t limit = 548) {
 
 class IcmpTest : public PacketTest {
  protected:
-  static PacketBuilder Sent4(const char* to, uint16_t id = 1) {
+  static PacketBuilder Sent4(const char *to, uint16_t id = 1) {
     return PacketBuilder(kClient4, to).Udp(kClientPort, 53, DnsQuery(id, "www.example.org"));
   }
-  static PacketBuilder Sent6(const char* to, uint16_t port, uint16_t id = 1) {
+  static PacketBuilder Sent6(const char *to, uint16_t port, uint16_t id = 1) {
     return PacketBuilder(kClient6, to).Udp(kClientPort, port, DnsQuery(id, "www.example.org"));
   }
-  static Bytes Unreachable4(const char* from, Bytes quote) {
+  static Bytes Unreachable4(const char *from, Bytes quote) {
     return PacketBuilder(from, kClient4).IcmpError(3, 3, quote).Build();
   }
-  static Bytes Unreachable6(const char* from, Bytes quote) {
+  static Bytes Unreachable6(const char *from, Bytes quote) {
     return PacketBuilder(from, kClient6).IcmpError(1, 4, quote).Build();
   }
 };
@@ -48,8 +48,8 @@ TEST_F(IcmpTest, PortUnreachableIsANackAndASuspicion) {
   const RunResult nack = Reply(Unreachable4(kA4, Quote(Sent4(kA4))));
   EXPECT_EQ(nack.verdict, kRedirected);
   EXPECT_EQ(nack.mark, HR_MARK_RELEASE | request);
-  EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("dns4.nacks_swallowed", 1), Pair("dns4:nack", 1),
-                                                 Pair("dns4.suspected", 1)));
+  EXPECT_THAT(nack.changes,
+              UnorderedElementsAre(Pair("dns4.nacks_swallowed", 1), Pair("dns4:nack", 1), Pair("dns4.suspected", 1)));
   EXPECT_EQ(BackendState(kDns4A).health, HR_SUSPECT);
   const RunResult sent = Clock(nack.packet, {.mark = nack.mark});
   EXPECT_EQ(Layer3(sent.packet), Layer3(Sent4(kB4).Build())) << "the spent error became the next attempt";
@@ -68,7 +68,7 @@ TEST_F(IcmpTest, EveryUnreachableIsANackAndASuspicion) {
     if (code != 4) kinds.push_back({false, 3, code});  // 4: about the packet's size
   for (uint8_t code = 0; code <= 7; ++code) kinds.push_back({true, 1, code});
   uint16_t id = 1;
-  for (const Unreachable& kind : kinds) {
+  for (const Unreachable &kind : kinds) {
     for (const bool router : {false, true}) {
       SCOPED_TRACE(absl::StrCat(kind.ipv6 ? "IPv6" : "IPv4", " code ", kind.code, router ? " of a router" : ""));
       ++id;
@@ -78,10 +78,13 @@ TEST_F(IcmpTest, EveryUnreachableIsANackAndASuspicion) {
       if (kind.ipv6) {
         Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
         error = PacketBuilder(router ? kRouter6 : kA6, kClient6)
-                    .IcmpError(kind.type, kind.code, Quote(Sent6(kA6, kBackendDnsPort6, id))).Build();
+                    .IcmpError(kind.type, kind.code, Quote(Sent6(kA6, kBackendDnsPort6, id)))
+                    .Build();
       } else {
         Split(DnsRequest4(id));
-        error = PacketBuilder(router ? kRouter4 : kA4, kClient4).IcmpError(kind.type, kind.code, Quote(Sent4(kA4, id))).Build();
+        error = PacketBuilder(router ? kRouter4 : kA4, kClient4)
+                    .IcmpError(kind.type, kind.code, Quote(Sent4(kA4, id)))
+                    .Build();
       }
       const std::string service = kind.ipv6 ? "dns6" : "dns4";
       const RunResult nack = Reply(error);
@@ -102,8 +105,8 @@ TEST_F(IcmpTest, TheLastProhibitionIsTranslatedForTheClient) {
   Clock(nack.packet, {.mark = nack.mark});
   const RunResult last = Reply(PacketBuilder(kRouter4, kClient4).IcmpError(3, 13, Quote(Sent4(kB4))).Build());
   EXPECT_EQ(last.verdict, kUntouched) << "a router's error stays where it came in";
-  EXPECT_THAT(last.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.icmp_translated", 1),
-                                                 Pair("dns4.suspected", 1)));
+  EXPECT_THAT(last.changes,
+              UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.icmp_translated", 1), Pair("dns4.suspected", 1)));
   const PacketView view = Read(last.packet);
   EXPECT_EQ(view.icmp_code, 13);
   EXPECT_EQ(ChecksumFault(last.packet), "");
@@ -112,15 +115,17 @@ TEST_F(IcmpTest, TheLastProhibitionIsTranslatedForTheClient) {
   EXPECT_EQ(Read(inner).destination, kDns4);
 }
 
-// The packet is the client's own matter: its size, its hops, its headers. The backend's health and the request stay as they are.
+// The packet is the client's own matter: its size, its hops, its headers. The backend's health and the request stay as
+// they are.
 TEST_F(IcmpTest, WhatIsAboutThePacketItselfIsNoNack) {
   Split(DnsRequest4(1));
   Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
-  for (const auto& [type, code] : std::vector<std::pair<int, int>>{{3, 4}, {11, 0}, {12, 0}}) {
+  for (const auto &[type, code] : std::vector<std::pair<int, int>>{{3, 4}, {11, 0}, {12, 0}}) {
     SCOPED_TRACE(absl::StrCat("IPv4 type ", type));
-    const RunResult run = Reply(PacketBuilder(kRouter4, kClient4)
-                                    .IcmpError(static_cast<uint8_t>(type), static_cast<uint8_t>(code), Quote(Sent4(kA4)), 1400)
-                                    .Build());
+    const RunResult run =
+        Reply(PacketBuilder(kRouter4, kClient4)
+                  .IcmpError(static_cast<uint8_t>(type), static_cast<uint8_t>(code), Quote(Sent4(kA4)), 1400)
+                  .Build());
     EXPECT_EQ(run.verdict, kUntouched);
     EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.icmp_translated", 1)));
   }
@@ -135,14 +140,15 @@ TEST_F(IcmpTest, WhatIsAboutThePacketItselfIsNoNack) {
   EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
 }
 
-// The kernel of this host gives up on a neighbour, and says so to the sender: from its own address to its own address, over lo.
+// The kernel of this host gives up on a neighbour, and says so to the sender: from its own address to its own address,
+// over lo.
 TEST_F(IcmpTest, HostUnreachableOfThisHostsOwnKernelIsANack) {
   Split(DnsRequest4(1));
   const RunResult nack = OwnError(PacketBuilder(kClient4, kClient4).IcmpError(3, 1, Quote(Sent4(kA4))).Build());
   EXPECT_EQ(nack.verdict, kRedirected);
   EXPECT_EQ(HR_MARK_KIND(nack.mark), HR_MARK_RELEASE);
-  EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("dns4.nacks_swallowed", 1), Pair("dns4:nack", 1),
-                                                 Pair("dns4.suspected", 1)));
+  EXPECT_THAT(nack.changes,
+              UnorderedElementsAre(Pair("dns4.nacks_swallowed", 1), Pair("dns4:nack", 1), Pair("dns4.suspected", 1)));
   Clock(nack.packet, {.mark = nack.mark});
   const RunResult last = OwnError(PacketBuilder(kClient4, kClient4).IcmpError(3, 1, Quote(Sent4(kB4))).Build());
   EXPECT_EQ(last.verdict, kUntouched) << "to its receiver, by the same way";
@@ -163,7 +169,7 @@ TEST_F(IcmpTest, AddressUnreachableOfThisHostsOwnKernelIsANackToo) {
 
 TEST_F(IcmpTest, OtherPacketsOfTheLoopbackInterfaceStayUntouched) {
   Split(DnsRequest4(1));
-  for (const Bytes& packet :
+  for (const Bytes &packet :
        {DnsReply4(1, kA4), PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpAck).Build(),
         PacketBuilder("127.0.0.1", "127.0.0.1").Echo(false, 1, Text("x")).Build(),
         PacketBuilder("127.0.0.1", "127.0.0.1").Udp(53, 53, {}).Build(),
@@ -177,8 +183,8 @@ TEST_F(IcmpTest, OtherPacketsOfTheLoopbackInterfaceStayUntouched) {
 
 TEST_F(IcmpTest, ABackendOnThisHostAnswersByTheLoopbackInterface) {
   DataPlaneSpec here = plane().spec();
-  for (ServiceSpec& service : here.services)
-    for (BackendSpec& backend : service.backends) backend.uplink_ifindex = net::kLoopbackIfindex;
+  for (ServiceSpec &service : here.services)
+    for (BackendSpec &backend : service.backends) backend.uplink_ifindex = net::kLoopbackIfindex;
   ASSERT_TRUE(plane().config().MoveBackends(here, static_cast<int64_t>(NowNs())).ok());
   Split(DnsRequest4(1));
   const RunResult won = Reply(DnsReply4(1, kA4), {.ifindex = net::kLoopbackIfindex});
@@ -189,7 +195,8 @@ TEST_F(IcmpTest, ABackendOnThisHostAnswersByTheLoopbackInterface) {
   EXPECT_EQ(Reply(direct, {.ifindex = net::kLoopbackIfindex}).packet, direct) << "another socket's";
 }
 
-// After the deadline nothing is tried any more: the error is what is known, and goes to the client unless an answer may come.
+// After the deadline nothing is tried any more: the error is what is known, and goes to the client unless an answer may
+// come.
 TEST_F(IcmpTest, AnErrorAfterTheDeadlineGoesToTheClientWhenNoBackendIsLeftToAnswer) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);
@@ -206,7 +213,8 @@ TEST_F(IcmpTest, AnErrorAfterTheDeadlineGoesToTheClientWhenNoBackendIsLeftToAnsw
   MakeExpired(hedged);
   VisitAll();
   ASSERT_EQ(StateOf(hedged), HR_STATE_EXPIRED);
-  EXPECT_EQ(OwnError(PacketBuilder(kClient4, kClient4).IcmpError(3, 1, Quote(Sent4(kA4, 2))).Build()).verdict, kDropped);
+  EXPECT_EQ(OwnError(PacketBuilder(kClient4, kClient4).IcmpError(3, 1, Quote(Sent4(kA4, 2))).Build()).verdict,
+            kDropped);
 }
 
 TEST_F(IcmpTest, PortUnreachableOverIpv6IsANackToo) {
@@ -227,8 +235,8 @@ TEST_F(IcmpTest, TheLastPortUnreachableIsTranslatedForTheClient) {
   const RunResult last = Reply(Unreachable4(kB4, Quote(Sent4(kB4))));
   EXPECT_EQ(last.verdict, kRedirected);
   EXPECT_EQ(StateOf(request), HR_STATE_NACKED);
-  EXPECT_THAT(last.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.icmp_translated", 1),
-                                                 Pair("dns4.suspected", 1)));
+  EXPECT_THAT(last.changes,
+              UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.icmp_translated", 1), Pair("dns4.suspected", 1)));
   const PacketView view = Read(last.packet);
   EXPECT_EQ(view.source, kDns4);
   EXPECT_EQ(view.destination, kClient4);
@@ -323,8 +331,8 @@ TEST_F(IcmpTest, ARoutersErrorIsTranslatedInPlace) {
   EXPECT_EQ(Read(inner).destination, kDns4);
 
   Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
-  const RunResult run6 = Reply(
-      PacketBuilder(kRouter6, kClient6).IcmpError(2, 0, Quote(Sent6(kA6, kBackendDnsPort6)), 1280).Build());
+  const RunResult run6 =
+      Reply(PacketBuilder(kRouter6, kClient6).IcmpError(2, 0, Quote(Sent6(kA6, kBackendDnsPort6)), 1280).Build());
   EXPECT_EQ(run6.verdict, kUntouched);
   EXPECT_EQ(ChecksumFault(run6.packet), "");
   EXPECT_EQ(Read(run6.packet).source, kRouter6);
@@ -343,20 +351,19 @@ TEST_F(IcmpTest, AnErrorAboutTcpIsTranslated) {
 TEST_F(IcmpTest, ErrorsAboutOthersTrafficStayUntouched) {
   Split(DnsRequest4(1));
   struct {
-    const char* what;
+    const char *what;
     Bytes packet;
   } const cases[] = {
       {"another client port",
        Unreachable4(kA4, Quote(PacketBuilder(kClient4, kA4).Udp(40001, 53, DnsQuery(1, "www.example.org"))))},
       {"no backend", Unreachable4("10.77.0.99", Quote(Sent4("10.77.0.99")))},
-      {"an echo request quoted",
-       Unreachable4(kA4, Quote(PacketBuilder(kClient4, kA4).Echo(false, 1, Text("x"))))},
+      {"an echo request quoted", Unreachable4(kA4, Quote(PacketBuilder(kClient4, kA4).Echo(false, 1, Text("x"))))},
       {"a quotation of 20 bytes", Unreachable4(kA4, Quote(Sent4(kA4), 20))},
       {"no quotation", Unreachable4(kA4, {})},
       {"an echo reply", PacketBuilder(kA4, kClient4).Echo(true, 1, Text("x")).Build()},
       {"a redirect", PacketBuilder(kA4, kClient4).IcmpError(5, 1, Quote(Sent4(kA4))).Build()},
   };
-  for (const auto& each : cases) {
+  for (const auto &each : cases) {
     SCOPED_TRACE(each.what);
     const RunResult run = Reply(each.packet);
     EXPECT_EQ(run.verdict, kUntouched);

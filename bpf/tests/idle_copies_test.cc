@@ -4,7 +4,6 @@
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
-
 #include "bpf/proxy/load.h"
 #include "bpf/tests/kernel_fixture.h"
 #include "proxy.skel.h"
@@ -44,7 +43,8 @@ TEST_F(IdleCopiesTest, ACopyLeavesWithTheFirstSendAndTheFirstAnswerWins) {
   EXPECT_THAT(sent.changes, Not(Contains(Key("dns4.hedges"))));
   EXPECT_THAT(sent.changes, Not(Contains(Key("dns4.failover_sends"))));
   const auto copies = Clones(HR_MARK_SEND, 1);
-  EXPECT_EQ(Layer3(copies[0].packet), Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build()));
+  EXPECT_EQ(Layer3(copies[0].packet),
+            Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build()));
   EXPECT_EQ(InFlight(kDns4A), 1);
   EXPECT_EQ(InFlight(kDns4B), 0) << "a copy at once keeps no others away";
   EXPECT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_COPIES], 1);
@@ -239,7 +239,8 @@ TEST_F(IdleCopiesTest, WithPreferFastestANewRequestPassesOverAFullBackend) {
   BackendState(kRaw4B).answer_ewma_ns = kMillisecond;
   BackendState(kRaw4C).answer_ewma_ns = 2 * kMillisecond;
   auto goes_to = [this, id = uint8_t{0}]() mutable {
-    return Read(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {++id, 0, 0, 0}).Build()).packet).destination;
+    return Read(Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {++id, 0, 0, 0}).Build()).packet)
+        .destination;
   };
   MakeLoaded(kRaw4A, 0.9);
   EXPECT_EQ(goes_to(), kA4);
@@ -263,7 +264,8 @@ TEST_F(IdleCopiesTest, AReportHasTheCopiesInItThatAreSentAtOnce) {
   Copies(1);
 }
 
-// ---- What attacks found ---------------------------------------------------------------------------------------------------
+// ---- What attacks found
+// ---------------------------------------------------------------------------------------------------
 
 class IdleCopiesRawTest : public IdleCopiesTest {
  protected:
@@ -277,7 +279,7 @@ class IdleCopiesRawTest : public IdleCopiesTest {
   RunResult Ask(uint8_t id, uint8_t version = 0) {
     return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {id, 0, 0, 0, version}).Build());
   }
-  RunResult Answer(uint8_t id, const char* backend, uint8_t version = 0) {
+  RunResult Answer(uint8_t id, const char *backend, uint8_t version = 0) {
     return Reply(PacketBuilder(backend, kClient4).Udp(kRawPort, kClientPort, {id, 0, 0, 0, version}).Build());
   }
   uint32_t Find(uint8_t id) { return FindRequest(kRaw4Service, kClient4, kClientPort, {id, 0, 0, 0}); }
@@ -373,7 +375,8 @@ TEST_F(IdleCopiesRawTest, AnErrorAboutTheLosersCopyEndsItsFlight) {
   FireNow(FindDns(1));
   Reply(DnsReply4(1, kA4));
   ASSERT_EQ(InFlight(kDns4B), 1);
-  const Bytes sent = Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
+  const Bytes sent =
+      Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
   EXPECT_EQ(Reply(PacketBuilder(kB4, kClient4).IcmpError(3, 3, sent).Build()).verdict, kDropped);
   EXPECT_EQ(InFlight(kDns4B), 0);
   Copies(1);
@@ -394,7 +397,8 @@ TEST_F(IdleCopiesRawTest, RetainedCopiesDoNotKeepRequestsFromBeingHedged) {
     VisitAll();
     EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u) << "both have answered: no loser can come";
   }
-  EXPECT_THAT(Reply(DnsReply4(100, kB4)).changes, Contains(Pair("dns4:late", 1))) << "and one that comes twice is known for that";
+  EXPECT_THAT(Reply(DnsReply4(100, kB4)).changes, Contains(Pair("dns4:late", 1)))
+      << "and one that comes twice is known for that";
   int copies = 0;
   for (uint16_t id = 1001; id <= 1250; ++id) {
     copies += ask(id, false).contains("dns4.idle_copies") ? 1 : 0;

@@ -37,6 +37,6 @@ struct StateView {
 };
 
 // One line for each thing that is wrong; empty when all is well.
-std::vector<std::string> BrokenInvariants(const StateView& state);
+std::vector<std::string> BrokenInvariants(const StateView &state);
 
 }  // namespace hedgerow::packets

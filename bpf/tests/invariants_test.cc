@@ -27,7 +27,7 @@ StateView GoodState() {
   state.services[1].stats.counters[HR_REQUESTS] = 1;
   state.requests.resize(5);
   auto fill = [&](uint32_t index, uint32_t generation, uint8_t state_of, uint16_t service, uint32_t parked) {
-    hr_request& request = state.requests[index];
+    hr_request &request = state.requests[index];
     request.word = HR_WORD(generation, HR_NO_BACKEND, 0, state_of);
     request.key.service = service;
     request.parked = parked;
@@ -60,7 +60,7 @@ StateView GoodState() {
   return state;
 }
 
-void ExpectFault(const StateView& state, const std::string& text) {
+void ExpectFault(const StateView &state, const std::string &text) {
   EXPECT_THAT(BrokenInvariants(state), Contains(HasSubstr(text)));
 }
 

@@ -24,7 +24,7 @@ namespace {
 // duration.
 constexpr int kLapsForTheWholeWheel = 100;
 
-ServiceSpec MakeService(const char* name, const char* vip, uint16_t port, const hr_profile& profile,
+ServiceSpec MakeService(const char *name, const char *vip, uint16_t port, const hr_profile &profile,
                         std::vector<BackendSpec> backends) {
   ServiceSpec service;
   service.name = name;
@@ -45,18 +45,18 @@ ServiceSpec MakeService(const char* name, const char* vip, uint16_t port, const 
 }
 
 template <typename T>
-T Copy(volatile T* from) {
+T Copy(volatile T *from) {
   T copy;
-  memcpy(&copy, const_cast<T*>(from), sizeof(copy));
+  memcpy(&copy, const_cast<T *>(from), sizeof(copy));
   return copy;
 }
 
 // The indices of a free list, the next to be taken first. A circle ends after as many as there can be.
-std::vector<uint32_t> ReadFreeList(proxy_bpf* skeleton, hr_free_list_id id) {
+std::vector<uint32_t> ReadFreeList(proxy_bpf *skeleton, hr_free_list_id id) {
   const uint32_t key = id;
   hr_free_list list{};
   EXPECT_TRUE(LookUpElement(skeleton->maps.free_lists, &key, &list).ok());
-  bpf_map* elements = id == HR_FREE_REQUESTS ? skeleton->maps.requests : skeleton->maps.pool;
+  bpf_map *elements = id == HR_FREE_REQUESTS ? skeleton->maps.requests : skeleton->maps.pool;
   std::vector<uint32_t> values;
   auto index = static_cast<uint32_t>(list.head);
   while (index != 0 && values.size() <= bpf_map__max_entries(elements)) {
@@ -72,22 +72,21 @@ std::vector<uint32_t> ReadFreeList(proxy_bpf* skeleton, hr_free_list_id id) {
   return values;
 }
 
-void ClearArray(bpf_map* map) {
+void ClearArray(bpf_map *map) {
   size_t bytes = (bpf_map__value_size(map) + 7) & ~size_t{7};
   if (bpf_map__type(map) == BPF_MAP_TYPE_PERCPU_ARRAY) bytes *= static_cast<size_t>(libbpf_num_possible_cpus());
   const std::vector<char> zeros(bytes);
-  for (uint32_t i = 0; i < bpf_map__max_entries(map); ++i)
-    EXPECT_TRUE(UpdateElement(map, &i, zeros.data()).ok());
+  for (uint32_t i = 0; i < bpf_map__max_entries(map); ++i) EXPECT_TRUE(UpdateElement(map, &i, zeros.data()).ok());
 }
 
-void ClearHash(bpf_map* map) {
+void ClearHash(bpf_map *map) {
   std::vector<char> key(bpf_map__key_size(map));
   while (bpf_map_get_next_key(bpf_map__fd(map), nullptr, key.data()) == 0)
     if (bpf_map_delete_elem(bpf_map__fd(map), key.data()) != 0) break;
 }
 
 // The configured primary, and no announcement yet. Sequence 1, so that a test can publish something older.
-void ResetLeader(bpf_map* map, uint32_t service, uint32_t primary) {
+void ResetLeader(bpf_map *map, uint32_t service, uint32_t primary) {
   struct {
     uint32_t lock = 0;
     uint32_t pad = 0;
@@ -98,14 +97,13 @@ void ResetLeader(bpf_map* map, uint32_t service, uint32_t primary) {
   EXPECT_EQ(bpf_map_update_elem(bpf_map__fd(map), &service, &leader, BPF_F_LOCK), 0);
 }
 
-MappedArray Open(bpf_map* map) {
+MappedArray Open(bpf_map *map) {
   auto opened = OpenMapped(map);
   EXPECT_TRUE(opened.ok()) << opened.status();
   return opened.ok() ? *std::move(opened) : MappedArray();
 }
 
-hr_flow_key FlowKey(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind,
-                    uint16_t id) {
+hr_flow_key FlowKey(const char *client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id) {
   hr_flow_key key{};
   key.client = ParseAddress(client).value();
   key.client_port_be = htons(client_port);
@@ -118,14 +116,14 @@ hr_flow_key FlowKey(const char* client, uint16_t client_port, uint8_t protocol, 
 }  // namespace
 
 hr_profile PairedBy(uint32_t bytes, absl::string_view rest) {
-  return OwnProfile(absl::StrCat("request_offset: 0\nrequest_length: ", bytes, "\nreply_offset: 0\nreply_length: ", bytes,
-                                 "\n", rest));
+  return OwnProfile(absl::StrCat("request_offset: 0\nrequest_length: ", bytes,
+                                 "\nreply_offset: 0\nreply_length: ", bytes, "\n", rest));
 }
 
 DataPlaneSpec PacketTest::Spec() {
   DataPlaneSpec spec;
   const uint32_t uplink = TestLinks::Get().uplink.ifindex;
-  auto backend = [&](const char* name, const char* address, uint16_t port) {
+  auto backend = [&](const char *name, const char *address, uint16_t port) {
     return BackendSpec{name, address, port, uplink};
   };
   spec.services = {
@@ -134,11 +132,9 @@ DataPlaneSpec PacketTest::Spec() {
                   {backend("a", kA6, kBackendDnsPort6), backend("b", kB6, kBackendDnsPort6)}),
       MakeService("raw4", kRaw4, kRawPort, PairedBy(4),
                   {backend("a", kA4, 9000), backend("b", kB4, 9000), backend("c", kC4, 9000)}),
-      MakeService("raw6", kRaw6, kRawPort, PairedBy(4),
-                  {backend("a", kA6, 9000), backend("b", kB6, 9000)}),
+      MakeService("raw6", kRaw6, kRawPort, PairedBy(4), {backend("a", kA6, 9000), backend("b", kB6, 9000)}),
       MakeService("single", kSingle4, kRawPort, PairedBy(4), {backend("a", kA4, 9100)}),
-      MakeService("once", kOnce4, kRawPort, PairedBy(4),
-                  {backend("a", kA4, 9200), backend("b", kB4, 9200)}),
+      MakeService("once", kOnce4, kRawPort, PairedBy(4), {backend("a", kA4, 9200), backend("b", kB4, 9200)}),
   };
   for (const bool ipv6 : {false, true}) {
     std::vector<BackendSpec> nodes;
@@ -158,7 +154,7 @@ DataPlaneSpec PacketTest::Spec() {
   spec.max_parked = 128;
   spec.max_flows = spec.max_connections = 1024;
   spec.max_fragments = 256;
-  const TestLinks& links = TestLinks::Get();
+  const TestLinks &links = TestLinks::Get();
   spec.proxy_ifindex = links.proxy.ifindex;
   std::copy(links.proxy.mac.begin(), links.proxy.mac.end(), spec.proxy_mac.begin());
   spec.clock_out_ifindex = links.clock_out.ifindex;
@@ -168,9 +164,9 @@ DataPlaneSpec PacketTest::Spec() {
 }
 
 void PacketTest::SetUp() {
-  if (const std::string& problem = TestLinks::Get().problem; !problem.empty())
+  if (const std::string &problem = TestLinks::Get().problem; !problem.empty())
     GTEST_SKIP() << "needs root (CAP_BPF, CAP_NET_ADMIN, CAP_SYS_ADMIN): " << problem;
-  static auto* shared = new std::shared_ptr<LoadedPlane>();
+  static auto *shared = new std::shared_ptr<LoadedPlane>();
   if (*shared == nullptr) {
     Start(Spec());
     *shared = loaded_;
@@ -179,13 +175,13 @@ void PacketTest::SetUp() {
   }
 }
 
-void PacketTest::Start(const DataPlaneSpec& spec) {
+void PacketTest::Start(const DataPlaneSpec &spec) {
   auto plane = KernelDataPlane::Load(spec);
   ASSERT_TRUE(plane.ok()) << plane.status();
   auto loaded = std::make_shared<LoadedPlane>();
   loaded->spec = spec;
   loaded->plane = *std::move(plane);
-  const auto& maps = loaded->plane->object().skeleton()->maps;
+  const auto &maps = loaded->plane->object().skeleton()->maps;
   loaded->configs = Open(maps.configs);
   loaded->live = Open(maps.data_live);
   loaded->policies = Open(maps.policies);
@@ -212,10 +208,9 @@ void PacketTest::Use(std::shared_ptr<LoadedPlane> loaded) {
 
 // Everything as it was right after loading, but for what only ever grows (the free lists' tags).
 void PacketTest::Reset() {
-  const auto& maps = skeleton()->maps;
-  auto clear = [](const MappedArray& array, size_t element_bytes) {
-    for (uint32_t i = 0; i < array.entries(); ++i)
-      memset(const_cast<char*>(array.At<char>(i)), 0, element_bytes);
+  const auto &maps = skeleton()->maps;
+  auto clear = [](const MappedArray &array, size_t element_bytes) {
+    for (uint32_t i = 0; i < array.entries(); ++i) memset(const_cast<char *>(array.At<char>(i)), 0, element_bytes);
   };
   clear(loaded_->requests, sizeof(hr_request));
   clear(loaded_->wheel, sizeof(hr_wheel));
@@ -224,10 +219,10 @@ void PacketTest::Reset() {
   clear(loaded_->tuning, sizeof(hr_backend_tuning));
   clear(loaded_->backend_loads, sizeof(hr_backend_load));
   for (uint32_t i = 0; i < HR_GENERATIONS * HR_MAX_SERVICES; ++i)
-    memcpy(const_cast<hr_service_config*>(loaded_->configs.At<hr_service_config>(i)), &loaded_->first_configs[i],
+    memcpy(const_cast<hr_service_config *>(loaded_->configs.At<hr_service_config>(i)), &loaded_->first_configs[i],
            sizeof(hr_service_config));
   for (uint32_t i = 0; i < HR_MAX_SERVICES; ++i)
-    memcpy(const_cast<hr_service_policy*>(loaded_->policies.At<hr_service_policy>(i)), &loaded_->first_policies[i],
+    memcpy(const_cast<hr_service_policy *>(loaded_->policies.At<hr_service_policy>(i)), &loaded_->first_policies[i],
            sizeof(hr_service_policy));
   for (uint32_t i = 0; i < HR_MAX_BACKENDS; ++i)
     ASSERT_TRUE(UpdateElement(maps.backends, &i, &loaded_->first_backends[i]).ok());
@@ -267,13 +262,13 @@ uint64_t PacketTest::NowNs() {
 
 Changes PacketTest::CountersByName() {
   Changes counters;
-  auto add = [&](const std::string& owner, uint32_t index) {
+  auto add = [&](const std::string &owner, uint32_t index) {
     const auto stats = SumStats(skeleton()->maps.stats, index);
     ASSERT_TRUE(stats.ok()) << stats.status();
-    for (const CounterRow& row : kCounters)
+    for (const CounterRow &row : kCounters)
       if (const uint64_t count = stats->counters[row.number])
         counters[absl::StrCat(owner, ".", row.name)] = static_cast<int64_t>(count);
-    for (const ReasonRow& row : kReasons)
+    for (const ReasonRow &row : kReasons)
       if (const uint64_t count = stats->reasons[row.number])
         counters[absl::StrCat(owner, ":", row.name)] = static_cast<int64_t>(count);
   };
@@ -282,9 +277,9 @@ Changes PacketTest::CountersByName() {
   return counters;
 }
 
-Changes PacketTest::Since(const Changes& before) {
+Changes PacketTest::Since(const Changes &before) {
   Changes changes;
-  for (const auto& [name, value] : CountersByName()) {
+  for (const auto &[name, value] : CountersByName()) {
     const auto known = before.find(name);
     const int64_t change = value - (known == before.end() ? 0 : known->second);
     if (change != 0) changes[name] = change;
@@ -292,7 +287,7 @@ Changes PacketTest::Since(const Changes& before) {
   return changes;
 }
 
-RunResult PacketTest::RunUncounted(bpf_program* program, const Bytes& packet, const RunContext& context) {
+RunResult PacketTest::RunUncounted(bpf_program *program, const Bytes &packet, const RunContext &context) {
   RunResult result;
   result.packet.resize(packet.size() + 2048);
   __sk_buff in{}, out{};
@@ -316,33 +311,30 @@ RunResult PacketTest::RunUncounted(bpf_program* program, const Bytes& packet, co
   return result;
 }
 
-RunResult PacketTest::Run(bpf_program* program, const Bytes& packet, const RunContext& context) {
+RunResult PacketTest::Run(bpf_program *program, const Bytes &packet, const RunContext &context) {
   const Changes before = CountersByName();
   RunResult result = RunUncounted(program, packet, context);
   result.changes = Since(before);
   return result;
 }
 
-bpf_program* PacketTest::program_splitter() { return skeleton()->progs.hr_splitter; }
+bpf_program *PacketTest::program_splitter() { return skeleton()->progs.hr_splitter; }
 
-RunResult PacketTest::Split(const Bytes& packet, const RunContext& context) {
+RunResult PacketTest::Split(const Bytes &packet, const RunContext &context) {
   RunContext at = context;
   if (at.ifindex == 0) at.ifindex = TestLinks::Get().proxy.ifindex;
   return Run(skeleton()->progs.hr_splitter, packet, at);
 }
-RunResult PacketTest::Reply(const Bytes& packet, const RunContext& context) {
+RunResult PacketTest::Reply(const Bytes &packet, const RunContext &context) {
   RunContext at = context;
   if (at.ifindex == 0) at.ifindex = TestLinks::Get().uplink.ifindex;
   return Run(skeleton()->progs.hr_reply, packet, at);
 }
-RunResult PacketTest::OwnError(const Bytes& packet) {
-  return Reply(packet, {.ifindex = net::kLoopbackIfindex});
+RunResult PacketTest::OwnError(const Bytes &packet) { return Reply(packet, {.ifindex = net::kLoopbackIfindex}); }
+RunResult PacketTest::Announce(const Bytes &datagram, bool ipv6) {
+  return Reply(PacketBuilder(ipv6 ? kB6 : kB4, ipv6 ? kClient6 : kClient4).Udp(4802, kAnnouncePort, datagram).Build());
 }
-RunResult PacketTest::Announce(const Bytes& datagram, bool ipv6) {
-  return Reply(
-      PacketBuilder(ipv6 ? kB6 : kB4, ipv6 ? kClient6 : kClient4).Udp(4802, kAnnouncePort, datagram).Build());
-}
-void PacketTest::AnnounceLeader(const char* address, uint64_t term, uint64_t sequence) {
+void PacketTest::AnnounceLeader(const char *address, uint64_t term, uint64_t sequence) {
   const RunResult run = Announce(Seal(Leading(kCluster4, address, kHkvPort, term, sequence), kKey4));
   EXPECT_EQ(run.verdict, kDropped) << "consumed";
   EXPECT_EQ(run.changes.count("hkv4:announce_accepted"), 1u);
@@ -352,14 +344,14 @@ hr_leader_view PacketTest::LeaderOf(uint32_t service) {
   EXPECT_TRUE(snapshot.ok()) << snapshot.status();
   return snapshot.ok() ? snapshot->services[service].leader : hr_leader_view{};
 }
-RunResult PacketTest::Sink(const Bytes& packet) {
+RunResult PacketTest::Sink(const Bytes &packet) {
   return Run(skeleton()->progs.hr_sink, packet, {.ifindex = TestLinks::Get().proxy_peer.ifindex});
 }
 Bytes PacketTest::Tagged(Bytes frame) {
   memcpy(frame.data(), &skeleton()->rodata->load_config.clock_tag, HR_CLOCK_TAG_BYTES);
   return frame;
 }
-RunResult PacketTest::Clock(const Bytes& packet, const RunContext& context) {
+RunResult PacketTest::Clock(const Bytes &packet, const RunContext &context) {
   RunContext at = context;
   at.ifindex = TestLinks::Get().clock_in.ifindex;
   return Run(skeleton()->progs.hr_clock, Tagged(packet), at);
@@ -374,12 +366,10 @@ Changes PacketTest::VisitAll() {
   Wheel().kick_ns = 0;  // else slots of before the last start, where nothing can be overdue, are passed over
   int laps = 0;
   do {
-    RunUncounted(
-        skeleton()->progs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
-        {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = TestLinks::Get().clock_in.ifindex});
-  } while (++laps < kLapsForTheWholeWheel &&
-           (Wheel().fine_cursor < Wheel().fine_passed || Wheel().coarse_cursor < Wheel().coarse_passed ||
-            Wheel().list != 0));
+    RunUncounted(skeleton()->progs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
+                 {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = TestLinks::Get().clock_in.ifindex});
+  } while (++laps < kLapsForTheWholeWheel && (Wheel().fine_cursor < Wheel().fine_passed ||
+                                              Wheel().coarse_cursor < Wheel().coarse_passed || Wheel().list != 0));
   EXPECT_LT(laps, kLapsForTheWholeWheel) << "the clock does not get through its wheel";
   return Since(before);
 }
@@ -405,16 +395,15 @@ hr_parked PacketTest::Parked(uint32_t request) {
   return parked;
 }
 
-uint32_t PacketTest::FindRequest(uint32_t service, const char* client, uint16_t client_port,
-                                 const Bytes& correlation) {
+uint32_t PacketTest::FindRequest(uint32_t service, const char *client, uint16_t client_port, const Bytes &correlation) {
   hr_request_key key{};
   key.client = ParseAddress(client).value();
   std::copy(correlation.begin(), correlation.end(), key.correlation);
   key.client_port_be = htons(client_port);
   key.service = static_cast<uint16_t>(service);
   const StateView view = View();
-  for (const auto& [set, reference] : view.scoreboard) {
-    const hr_request& request = view.requests.at(HR_REFERENCE_REQUEST(reference));
+  for (const auto &[set, reference] : view.scoreboard) {
+    const hr_request &request = view.requests.at(HR_REFERENCE_REQUEST(reference));
     if (HR_WORD_GENERATION(request.word) == HR_REFERENCE_GENERATION(reference) &&
         memcmp(&request.key, &key, sizeof(key)) == 0)
       return HR_REFERENCE_REQUEST(reference);
@@ -422,19 +411,18 @@ uint32_t PacketTest::FindRequest(uint32_t service, const char* client, uint16_t 
   return 0;
 }
 
-bpf_map* PacketTest::FlowsOf(uint8_t protocol) {
+bpf_map *PacketTest::FlowsOf(uint8_t protocol) {
   return protocol == IPPROTO_TCP ? skeleton()->maps.connections : skeleton()->maps.flows;
 }
 
-bool PacketTest::HasFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind,
-                         uint16_t id) {
+bool PacketTest::HasFlow(const char *client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id) {
   const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
   hr_flow flow{};
   return LookUpElement(FlowsOf(protocol), &key, &flow).ok();
 }
 
-void PacketTest::AgeFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind,
-                         uint16_t id, uint64_t age_ns) {
+void PacketTest::AgeFlow(const char *client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id,
+                         uint64_t age_ns) {
   const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
   hr_flow flow{};
   ASSERT_TRUE(LookUpElement(FlowsOf(protocol), &key, &flow).ok());
@@ -447,20 +435,20 @@ std::vector<Captured> PacketTest::Clones(uint32_t kind, size_t expected) { retur
 
 std::vector<Captured> PacketTest::Copies(size_t expected) { return ClonesOf({HR_MARK_SEND, HR_MARK_HEDGE}, expected); }
 
-std::vector<Captured> PacketTest::ClonesOf(const std::set<uint32_t>& kinds, size_t expected) {
+std::vector<Captured> PacketTest::ClonesOf(const std::set<uint32_t> &kinds, size_t expected) {
   std::vector<Captured> clones;
   for (int i = 0; i < 20 && (i == 0 || clones.size() < expected); ++i)
-    for (Captured& captured : TestLinks::Get().clock_sniffer->Take(1, clones.size() < expected ? 100 : 0))
+    for (Captured &captured : TestLinks::Get().clock_sniffer->Take(1, clones.size() < expected ? 100 : 0))
       if (kinds.contains(HR_MARK_KIND(captured.mark))) clones.push_back(std::move(captured));
   EXPECT_EQ(clones.size(), expected) << "clones with mark " << std::hex << *kinds.begin();
   return clones;
 }
 
-uint32_t PacketTest::StateMapEntries(bpf_map* map) { return bpf_map__max_entries(map); }
+uint32_t PacketTest::StateMapEntries(bpf_map *map) { return bpf_map__max_entries(map); }
 
 StateView PacketTest::View() {
   StateView view;
-  const auto& maps = skeleton()->maps;
+  const auto &maps = skeleton()->maps;
   for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i)
     view.services.push_back({loaded_->spec.services[i].name, SumStats(maps.stats, i).value()});
   view.wheel = Copy(loaded_->wheel.At<hr_wheel>(0));
@@ -487,7 +475,7 @@ Bytes PacketTest::HkvRequest4(uint64_t seq, uint8_t kind) {
       .Udp(kClientPort, kHkvPort, HkvRequest(kind, kHkvSession, seq, Text("body")))
       .Build();
 }
-Bytes PacketTest::HkvReply4(uint64_t seq, const char* backend, uint8_t status, uint32_t hint) {
+Bytes PacketTest::HkvReply4(uint64_t seq, const char *backend, uint8_t status, uint32_t hint) {
   return PacketBuilder(backend, kClient4)
       .Udp(kHkvPort, kClientPort, HkvAnswer(HkvRequest(kHkvWrite, kHkvSession, seq), status, hint))
       .Build();
@@ -496,8 +484,7 @@ Bytes PacketTest::HkvReply4(uint64_t seq, const char* backend, uint8_t status, u
 Bytes PacketTest::DnsRequest4(uint16_t id, std::string_view name, uint16_t port) {
   return PacketBuilder(kClient4, kDns4).Udp(port, kDnsPort, DnsQuery(id, name)).Build();
 }
-Bytes PacketTest::DnsReply4(uint16_t id, const char* backend, uint8_t rcode, std::string_view name,
-                            uint16_t port) {
+Bytes PacketTest::DnsReply4(uint16_t id, const char *backend, uint8_t rcode, std::string_view name, uint16_t port) {
   return PacketBuilder(backend, kClient4).Udp(kDnsPort, port, DnsAnswer(DnsQuery(id, name), rcode)).Build();
 }
 

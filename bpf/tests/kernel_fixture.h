@@ -49,7 +49,7 @@ struct RunContext {
   uint32_t priority = 0;
   uint32_t gso_segs = 0;
   uint32_t gso_size = 0;
-  int ifindex = 0;  // where the packet is; 0 = the interface the program is attached to
+  int ifindex = 0;          // where the packet is; 0 = the interface the program is attached to
   int ingress_ifindex = 0;  // where it came in; 0 = it is of a socket here
 };
 
@@ -141,19 +141,19 @@ class PacketTest : public ::testing::Test {
   void SetUp() override;
   void TearDown() override;
   // Loads the programs for this test alone, with another specification.
-  void Start(const DataPlaneSpec& spec);
+  void Start(const DataPlaneSpec &spec);
 
-  RunResult Split(const Bytes& packet, const RunContext& context = {});
-  RunResult Reply(const Bytes& packet, const RunContext& context = {});
-  RunResult OwnError(const Bytes& packet);
-  RunResult Sink(const Bytes& packet);
+  RunResult Split(const Bytes &packet, const RunContext &context = {});
+  RunResult Reply(const Bytes &packet, const RunContext &context = {});
+  RunResult OwnError(const Bytes &packet);
+  RunResult Sink(const Bytes &packet);
   // A datagram that comes to the announce port, over IPv4 or IPv6.
-  RunResult Announce(const Bytes& datagram, bool ipv6 = false);
+  RunResult Announce(const Bytes &datagram, bool ipv6 = false);
   // hkv4's cluster says who leads; it must be believed.
-  void AnnounceLeader(const char* address, uint64_t term, uint64_t sequence = 1);
+  void AnnounceLeader(const char *address, uint64_t term, uint64_t sequence = 1);
   hr_leader_view LeaderOf(uint32_t service);
   // A packet of the proxy's own on the clock's link, with this load's tag.
-  RunResult Clock(const Bytes& packet, const RunContext& context);
+  RunResult Clock(const Bytes &packet, const RunContext &context);
   Bytes Tagged(Bytes frame);
   // One lap of the clock's own packet, of the current epoch.
   RunResult Lap();
@@ -167,41 +167,36 @@ class PacketTest : public ::testing::Test {
   // Both in one: the clock visits it now because it is due.
   Changes FireNow(uint32_t request);
 
-  volatile hr_wheel& Wheel() { return *loaded_->wheel.At<hr_wheel>(0); }
-  volatile hr_request& Request(uint32_t index) { return *loaded_->requests.At<hr_request>(index); }
+  volatile hr_wheel &Wheel() { return *loaded_->wheel.At<hr_wheel>(0); }
+  volatile hr_request &Request(uint32_t index) { return *loaded_->requests.At<hr_request>(index); }
   uint8_t StateOf(uint32_t request) { return HR_WORD_STATE(Request(request).word); }
   uint32_t SentTo(uint32_t request) { return HR_SENT_MASK(Request(request).masks); }
   uint32_t Outstanding(uint32_t request) { return HR_OUTSTANDING_NOW(Request(request).outstanding); }
   uint8_t WinnerOf(uint32_t request) { return HR_WORD_WINNER(Request(request).word); }
-  volatile hr_backend_state& BackendState(uint32_t id) {
-    return *loaded_->backend_states.At<hr_backend_state>(id);
-  }
-  volatile hr_backend_load& BackendLoad(uint32_t id) { return *loaded_->backend_loads.At<hr_backend_load>(id); }
-  volatile hr_backend_tuning& BackendTuning(uint32_t id) { return *loaded_->tuning.At<hr_backend_tuning>(id); }
+  volatile hr_backend_state &BackendState(uint32_t id) { return *loaded_->backend_states.At<hr_backend_state>(id); }
+  volatile hr_backend_load &BackendLoad(uint32_t id) { return *loaded_->backend_loads.At<hr_backend_load>(id); }
+  volatile hr_backend_tuning &BackendTuning(uint32_t id) { return *loaded_->tuning.At<hr_backend_tuning>(id); }
   // Two clients wait in vain for an answer of the backend since `ns` ago.
   void Silence(uint32_t backend, uint64_t ns) {
     BackendState(backend).wait_since = HR_WAIT(NowNs() - ns, 1);
     BackendState(backend).attested_since = HR_WAIT(NowNs() - ns, 2);
   }
-  volatile hr_service_state& ServiceState(uint32_t id) {
-    return *loaded_->service_states.At<hr_service_state>(id);
-  }
+  volatile hr_service_state &ServiceState(uint32_t id) { return *loaded_->service_states.At<hr_service_state>(id); }
   // The published configuration of a service, which tests change between two packets.
-  volatile hr_service_config& ServiceConfig(uint32_t id) {
+  volatile hr_service_config &ServiceConfig(uint32_t id) {
     return *loaded_->configs.At<hr_service_config>(HR_CONFIG_ID(Published(), id));
   }
-  volatile __u64& Published() { return loaded_->live.At<hr_live>(0)->published; }
-  volatile hr_service_policy& ServicePolicy(uint32_t id) { return *loaded_->policies.At<hr_service_policy>(id); }
+  volatile __u64 &Published() { return loaded_->live.At<hr_live>(0)->published; }
+  volatile hr_service_policy &ServicePolicy(uint32_t id) { return *loaded_->policies.At<hr_service_policy>(id); }
   hr_parked Parked(uint32_t request);
   // Number of the request the scoreboard has for this client and these correlation bytes; 0 = none.
-  uint32_t FindRequest(uint32_t service, const char* client, uint16_t client_port, const Bytes& correlation);
+  uint32_t FindRequest(uint32_t service, const char *client, uint16_t client_port, const Bytes &correlation);
   uint32_t FindDns(uint16_t id, uint16_t client_port = kClientPort) {
-    return FindRequest(kDns4Service, kClient4, client_port,
-                       {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
+    return FindRequest(kDns4Service, kClient4, client_port, {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
   }
-  bool HasFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id);
+  bool HasFlow(const char *client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id);
   // Takes a flow away, or lets it look as old as `age_ns`.
-  void AgeFlow(const char* client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id,
+  void AgeFlow(const char *client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id,
                uint64_t age_ns);
 
   // The clones of one kind (HR_MARK_...) that the clock's link got since the last look. More or fewer is a
@@ -210,36 +205,36 @@ class PacketTest : public ::testing::Test {
   // The same for copies of both kinds on their way to an uplink, in the order in which they were sent.
   std::vector<Captured> Copies(size_t expected);
 
-  KernelDataPlane& plane() { return *loaded_->plane; }
-  proxy_bpf* skeleton() { return loaded_->plane->object().skeleton(); }
-  bpf_map* FlowsOf(uint8_t protocol);
-  RunResult Run(bpf_program* program, const Bytes& packet, const RunContext& context);
-  bpf_program* program_splitter();
+  KernelDataPlane &plane() { return *loaded_->plane; }
+  proxy_bpf *skeleton() { return loaded_->plane->object().skeleton(); }
+  bpf_map *FlowsOf(uint8_t protocol);
+  RunResult Run(bpf_program *program, const Bytes &packet, const RunContext &context);
+  bpf_program *program_splitter();
   // Without looking at the counters; may be called from many threads.
-  RunResult RunUncounted(bpf_program* program, const Bytes& packet, const RunContext& context);
+  RunResult RunUncounted(bpf_program *program, const Bytes &packet, const RunContext &context);
   StateView View();
   // The programs' time, which Advance() sets forward.
   uint64_t NowNs();
   void Advance(uint64_t ns) { Wheel().test_ahead_ns = Wheel().test_ahead_ns + ns; }
-  static uint32_t StateMapEntries(bpf_map* map);
+  static uint32_t StateMapEntries(bpf_map *map);
 
   // Frames of the services, whole.
   static Bytes HkvRequest4(uint64_t seq, uint8_t kind = kHkvWrite);
-  static Bytes HkvReply4(uint64_t seq, const char* backend, uint8_t status = 0, uint32_t hint = 0);
+  static Bytes HkvReply4(uint64_t seq, const char *backend, uint8_t status = 0, uint32_t hint = 0);
   uint32_t FindHkv(uint64_t seq) {
     return FindRequest(kHkv4Service, kClient4, kClientPort, HkvCorrelation(kHkvSession, seq));
   }
   static constexpr uint64_t kHkvSession = 0x5e55101d;
   static Bytes DnsRequest4(uint16_t id, std::string_view name = "www.example.org", uint16_t port = kClientPort);
-  static Bytes DnsReply4(uint16_t id, const char* backend, uint8_t rcode = 0,
-                         std::string_view name = "www.example.org", uint16_t port = kClientPort);
+  static Bytes DnsReply4(uint16_t id, const char *backend, uint8_t rcode = 0, std::string_view name = "www.example.org",
+                         uint16_t port = kClientPort);
 
  private:
   void Use(std::shared_ptr<LoadedPlane> loaded);
   void Reset();
   Changes CountersByName();
-  Changes Since(const Changes& before);
-  std::vector<Captured> ClonesOf(const std::set<uint32_t>& kinds, size_t expected);
+  Changes Since(const Changes &before);
+  std::vector<Captured> ClonesOf(const std::set<uint32_t> &kinds, size_t expected);
 
   std::shared_ptr<LoadedPlane> loaded_;
 };

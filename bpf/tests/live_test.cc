@@ -32,26 +32,26 @@ namespace {
 constexpr int kPatienceMs = 3000;  // a busy machine; every wait ends as soon as what it waits for is there
 constexpr char kRouter4[] = "10.77.0.254";
 
-void Shell(const std::string& command) { ASSERT_EQ(system(command.c_str()), 0) << command; }
+void Shell(const std::string &command) { ASSERT_EQ(system(command.c_str()), 0) << command; }
 
 // Addresses, neighbours, routes and strict filtering, once a process.
 void SetUpHost() {
   static bool done = false;
   if (done) return;
   done = true;
-  const TestLinks& links = TestLinks::Get();
-  for (const char* name : {"all", "default", "hr0", "up0"})
+  const TestLinks &links = TestLinks::Get();
+  for (const char *name : {"all", "default", "hr0", "up0"})
     std::ofstream(absl::StrCat("/proc/sys/net/ipv4/conf/", name, "/rp_filter")) << 1;
   Shell("ip address add 10.77.0.1/24 dev up0");
   Shell("ip address add fd77::1/64 dev up0 nodad");
   // The kernel makes the address's own route later, in a work item that waits for the networking lock.
   Shell("for i in $(seq 300); do ip -6 route get fd77::1 | grep -q ^local && exit 0; sleep 0.01; done; exit 1");
-  const std::string mac = absl::StrJoin(links.wire.mac, ":", [](std::string* out, uint8_t byte) {
+  const std::string mac = absl::StrJoin(links.wire.mac, ":", [](std::string *out, uint8_t byte) {
     absl::StrAppend(out, absl::Hex(byte, absl::kZeroPad2));
   });
-  for (const char* backend : {kA4, kB4, kC4, kRouter4, kA6, kB6})
+  for (const char *backend : {kA4, kB4, kC4, kRouter4, kA6, kB6})
     Shell(absl::StrCat("ip neigh replace ", backend, " lladdr ", mac, " dev up0"));
-  for (const char* vip : {kDns4, kRaw4, kOnce4, kHkv4, kDns6, kRaw6, kHkv6}) {
+  for (const char *vip : {kDns4, kRaw4, kOnce4, kHkv4, kDns6, kRaw6, kHkv6}) {
     const bool ipv6 = std::string_view(vip).find(':') != std::string_view::npos;
     ASSERT_TRUE(net::AddVipRoute({.vip = net::IpAddress::Parse(vip).value(),
                                   .ifindex = links.proxy.ifindex,
@@ -64,31 +64,31 @@ void SetUpHost() {
 // A connected UDP socket, as an unmodified client has it.
 class Client {
  public:
-  Client(const char* vip, uint16_t port) {
+  Client(const char *vip, uint16_t port) {
     sockaddr_storage to{};
     socklen_t bytes = 0;
     if (std::string_view(vip).find(':') != std::string_view::npos) {
-      auto* in6 = reinterpret_cast<sockaddr_in6*>(&to);
+      auto *in6 = reinterpret_cast<sockaddr_in6 *>(&to);
       in6->sin6_family = AF_INET6;
       in6->sin6_port = htons(port);
       inet_pton(AF_INET6, vip, &in6->sin6_addr);
       bytes = sizeof(*in6);
     } else {
-      auto* in = reinterpret_cast<sockaddr_in*>(&to);
+      auto *in = reinterpret_cast<sockaddr_in *>(&to);
       in->sin_family = AF_INET;
       in->sin_port = htons(port);
       inet_pton(AF_INET, vip, &in->sin_addr);
       bytes = sizeof(*in);
     }
     fd_ = net::UniqueFd(socket(to.ss_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
-    EXPECT_EQ(connect(fd_.get(), reinterpret_cast<sockaddr*>(&to), bytes), 0);
+    EXPECT_EQ(connect(fd_.get(), reinterpret_cast<sockaddr *>(&to), bytes), 0);
     sockaddr_storage self{};
     socklen_t self_bytes = sizeof(self);
-    getsockname(fd_.get(), reinterpret_cast<sockaddr*>(&self), &self_bytes);
-    port_ = ntohs(to.ss_family == AF_INET ? reinterpret_cast<sockaddr_in*>(&self)->sin_port
-                                          : reinterpret_cast<sockaddr_in6*>(&self)->sin6_port);
+    getsockname(fd_.get(), reinterpret_cast<sockaddr *>(&self), &self_bytes);
+    port_ = ntohs(to.ss_family == AF_INET ? reinterpret_cast<sockaddr_in *>(&self)->sin_port
+                                          : reinterpret_cast<sockaddr_in6 *>(&self)->sin6_port);
   }
-  void Send(const Bytes& payload) {
+  void Send(const Bytes &payload) {
     ASSERT_EQ(send(fd_.get(), payload.data(), payload.size(), 0), static_cast<ssize_t>(payload.size()));
   }
   // Empty optional: nothing came; error() says why.
@@ -121,15 +121,15 @@ class LiveTest : public PacketTest {
     if (IsSkipped() || HasFatalFailure()) return;
     SetUpHost();
     if (HasFatalFailure()) return;
-    const TestLinks& links = TestLinks::Get();
+    const TestLinks &links = TestLinks::Get();
     std::map<std::string, int> programs;
-    for (const ProgramInfo& program : plane().reader().Programs()) programs[program.name] = program.fd;
+    for (const ProgramInfo &program : plane().reader().Programs()) programs[program.name] = program.fd;
     const std::map<Place, int> places = {{Place::kProxy, links.proxy.ifindex},
                                          {Place::kProxyPeer, links.proxy_peer.ifindex},
                                          {Place::kClock, links.clock_out.ifindex},
                                          {Place::kClockPeer, links.clock_in.ifindex},
                                          {Place::kUplinks, links.uplink.ifindex}};
-    for (const Hook& hook : kHooks) {
+    for (const Hook &hook : kHooks) {
       net::AttachSpec spec;
       spec.instance = "packets";
       spec.role = hook.program;
@@ -150,17 +150,18 @@ class LiveTest : public PacketTest {
     }
   }
   void TearDown() override {
-    for (net::Attachment& attachment : attached_) EXPECT_TRUE(attachment.Detach().ok());
+    for (net::Attachment &attachment : attached_) EXPECT_TRUE(attachment.Detach().ok());
     attached_.clear();
     PacketTest::TearDown();
   }
 
-  // The next datagrams of a client's port that leave by the uplink. What else the host sends (neighbour discovery) is passed over.
+  // The next datagrams of a client's port that leave by the uplink. What else the host sends (neighbour discovery) is
+  // passed over.
   std::vector<Bytes> Leaving(uint16_t client_port, size_t count, int timeout_ms = kPatienceMs) {
     std::vector<Bytes> packets;
     const absl::Time end = absl::Now() + absl::Milliseconds(timeout_ms);
     while (packets.size() < count && absl::Now() < end)
-      for (Captured& captured : wire_->Take(1, 50)) {
+      for (Captured &captured : wire_->Take(1, 50)) {
         if (Read(captured.packet).source_port != client_port) continue;
         EXPECT_TRUE(captured.checksum_ready);
         EXPECT_EQ(ChecksumFault(captured.packet), "") << "to " << Read(captured.packet).destination;
@@ -185,27 +186,26 @@ class LiveTest : public PacketTest {
   // follow.
   void ExpectAnnouncementFollowed(bool ipv6) {
     const uint32_t service = ipv6 ? kHkv6Service : kHkv4Service;
-    const char* elected = ipv6 ? kB6 : kC4;
+    const char *elected = ipv6 ? kB6 : kC4;
     ServicePolicy(service).delay_ns = kSecond;  // so that it is the announcement that sends it
     Client client(ipv6 ? kHkv6 : kHkv4, kHkvPort);
     const Bytes request = HkvRequest(kHkvWrite, 1, 1, Text("first"));
     client.Send(request);
-    for (const Bytes& packet : Leaving(client.port(), 1)) EXPECT_EQ(Read(packet).destination, ipv6 ? kA6 : kA4);
+    for (const Bytes &packet : Leaving(client.port(), 1)) EXPECT_EQ(Read(packet).destination, ipv6 ? kA6 : kA4);
     hr_announcement news = Leading(ipv6 ? kCluster6 : kCluster4, elected, kHkvPort, 1, 1);
     news.cluster_epoch = ipv6 ? kEpoch6 : 0;
     ASSERT_TRUE(wire_->Send(PacketBuilder(elected, ipv6 ? kClient6 : kClient4)
                                 .Udp(4802, kAnnouncePort, Seal(news, ipv6 ? kKey6 : kKey4))
                                 .Build()));
-    for (const Bytes& packet : Leaving(client.port(), 1, 900)) {
+    for (const Bytes &packet : Leaving(client.port(), 1, 900)) {
       EXPECT_EQ(Read(packet).destination, elected);
       EXPECT_EQ(Read(packet).payload, request);
     }
-    ASSERT_TRUE(wire_->Send(PacketBuilder(elected, ipv6 ? kClient6 : kClient4)
-                                .Udp(kHkvPort, client.port(), HkvAnswer(request))
-                                .Build()));
+    ASSERT_TRUE(wire_->Send(
+        PacketBuilder(elected, ipv6 ? kClient6 : kClient4).Udp(kHkvPort, client.port(), HkvAnswer(request)).Build()));
     EXPECT_EQ(client.Receive(kPatienceMs), HkvAnswer(request));
     client.Send(HkvRequest(kHkvWrite, 1, 2));
-    for (const Bytes& packet : Leaving(client.port(), 1)) EXPECT_EQ(Read(packet).destination, elected);
+    for (const Bytes &packet : Leaving(client.port(), 1)) EXPECT_EQ(Read(packet).destination, elected);
   }
 
  private:
@@ -222,7 +222,8 @@ class LiveClsactTest : public LiveTest {
 TEST_F(LiveTest, ARequestLeavesAndItsAnswerComesBackPastStrictFiltering) {
   for (const bool ipv6 : {false, true}) {
     SCOPED_TRACE(ipv6 ? "IPv6" : "IPv4");
-    ServicePolicy(ipv6 ? kDns6Service : kDns4Service).delay_ns = kSecond;  // so that one copy leaves, however busy the machine is
+    ServicePolicy(ipv6 ? kDns6Service : kDns4Service).delay_ns =
+        kSecond;  // so that one copy leaves, however busy the machine is
     Client client(ipv6 ? kDns6 : kDns4, kDnsPort);
     const Bytes query = DnsQuery(77, "www.example.org");
     client.Send(query);
@@ -249,9 +250,8 @@ TEST_F(LiveTest, TheClockHedgesASilentBackendsRequestAndRestsAgain) {
     EXPECT_EQ(Read(sent[0]).destination, ipv6 ? kA6 : kA4);
     EXPECT_EQ(Read(sent[1]).destination, ipv6 ? kB6 : kB4);
     EXPECT_EQ(Read(sent[1]).payload, payload);
-    auto answer = [&](const char* from) {
-      return wire_->Send(
-          PacketBuilder(from, ipv6 ? kClient6 : kClient4).Udp(9000, client.port(), payload).Build());
+    auto answer = [&](const char *from) {
+      return wire_->Send(PacketBuilder(from, ipv6 ? kClient6 : kClient4).Udp(9000, client.port(), payload).Build());
     };
     ASSERT_TRUE(answer(ipv6 ? kB6 : kB4));
     EXPECT_EQ(client.Receive(kPatienceMs), payload);
@@ -267,8 +267,7 @@ TEST_F(LiveTest, ANackGoesRoundTheClocksLinkAndLeavesAsTheNextAttempt) {
   const Bytes query = DnsQuery(78, "www.example.org");
   client.Send(query);
   Leaving(client.port(), 1);
-  ASSERT_TRUE(
-      wire_->Send(PacketBuilder(kA4, kClient4).Udp(kDnsPort, client.port(), DnsAnswer(query, 2)).Build()));
+  ASSERT_TRUE(wire_->Send(PacketBuilder(kA4, kClient4).Udp(kDnsPort, client.port(), DnsAnswer(query, 2)).Build()));
   const std::vector<Bytes> sent = Leaving(client.port(), 1, 900);
   ASSERT_EQ(sent.size(), 1u);
   EXPECT_EQ(Read(sent[0]).destination, kB4);
@@ -284,7 +283,7 @@ TEST_F(LiveTest, BothCopiesAroundASuspectLeaderHaveRightChecksums) {
     Client client(ipv6 ? kRaw6 : kRaw4, kRawPort);
     client.Send(Pattern(201, 6));
     std::vector<std::string> to;
-    for (const Bytes& packet : Leaving(client.port(), 2)) {
+    for (const Bytes &packet : Leaving(client.port(), 2)) {
       EXPECT_EQ(Read(packet).payload, Pattern(201, 6));
       to.push_back(Read(packet).destination);
     }
@@ -297,7 +296,7 @@ TEST_F(LiveTest, ALargeDatagramArrivesInFragmentsAllAtOneBackend) {
   client.Send(Pattern(4000, 7));
   size_t fragments = 0;
   for (int waited_ms = 0; fragments < 3 && waited_ms < kPatienceMs; waited_ms += 50)
-    for (const Captured& captured : wire_->Take(1, 50)) {
+    for (const Captured &captured : wire_->Take(1, 50)) {
       if (Read(captured.packet).source != kClient4) continue;
       ++fragments;
       EXPECT_EQ(Read(captured.packet).destination, kA4);
@@ -322,7 +321,7 @@ TEST_F(LiveTest, ARoutersPathMtuReachesTheClientPastStrictFiltering) {
   const std::vector<Bytes> sent = Leaving(client.port(), 1);
   ASSERT_EQ(sent.size(), 1u);
   Bytes error = PacketBuilder(kRouter4, kClient4).IcmpError(3, 4, Layer3(sent[0]), 1111).Build();
-  const net::MacAddress& mac = TestLinks::Get().uplink.mac;  // it stays on the uplink: it must be for this host
+  const net::MacAddress &mac = TestLinks::Get().uplink.mac;  // it stays on the uplink: it must be for this host
   std::copy(mac.begin(), mac.end(), error.begin());
   ASSERT_TRUE(wire_->Send(error));
   int mtu = 0;
@@ -356,7 +355,7 @@ TEST_F(LiveTest, AVipAnswersPing) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
   inet_pton(AF_INET, kDns4, &to.sin_addr);
-  ASSERT_EQ(connect(raw.get(), reinterpret_cast<sockaddr*>(&to), sizeof(to)), 0);
+  ASSERT_EQ(connect(raw.get(), reinterpret_cast<sockaddr *>(&to), sizeof(to)), 0);
   const Bytes frame = PacketBuilder(kClient4, kDns4).Echo(false, 99, Text("hello")).Build();
   ASSERT_GT(send(raw.get(), frame.data() + kEthernetBytes + 20, frame.size() - kEthernetBytes - 20, 0), 0);
   const timeval timeout{3, 0};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// How loaded a backend is, as pure functions (bpf/proxy/load.h): the levels, the median by steps, where answers slow down, and
-// who counts as idle.
+// How loaded a backend is, as pure functions (bpf/proxy/load.h): the levels, the median by steps, where answers slow
+// down, and who counts as idle.
 #include "bpf/proxy/choose.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ hr_backend_load Simulate(double workers, double share_of_capacity, int requests,
   for (int i = 0; i < workers; ++i) free_at.push(0);
   struct End {
     double at, took;
-    bool operator<(const End& other) const { return at > other.at; }
+    bool operator<(const End &other) const { return at > other.at; }
   };
   std::priority_queue<End> ends;
   hr_backend_load load{};
@@ -67,7 +67,8 @@ hr_backend_load Simulate(double workers, double share_of_capacity, int requests,
   const auto end_until = [&](double until) {
     while (!ends.empty() && ends.top().at <= until) {
       const uint32_t level = hr_load_level(static_cast<uint32_t>(ends.size()));
-      load.median[level] = hr_next_median(load.median[level], load.samples[level], static_cast<uint32_t>(ends.top().took / 1.024));
+      load.median[level] =
+          hr_next_median(load.median[level], load.samples[level], static_cast<uint32_t>(ends.top().took / 1.024));
       ++load.samples[level];
       ends.pop();
     }

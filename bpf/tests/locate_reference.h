@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// What bpf/proxy/locate.h computes, written anew over whole strings: for comparing. It shares the profile's structs with the
-// kernel's code, and no line of it.
+// What bpf/proxy/locate.h computes, written anew over whole strings: for comparing. It shares the profile's structs
+// with the kernel's code, and no line of it.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@ namespace hedgerow::packets {
 struct Located {
   std::array<uint64_t, 2> correlation{};
   uint32_t mark = 0;
-  bool operator==(const Located&) const = default;
+  bool operator==(const Located &) const = default;
 };
 
 // Of the bytes of a parked copy behind the UDP header, 16 must follow the place that is read.
@@ -40,13 +40,13 @@ inline std::array<uint64_t, 2> Padded(std::string_view bytes) {
   return words;
 }
 
-inline std::optional<Located> FollowedPath(std::string_view payload, const hr_path& path, const hr_field& field) {
+inline std::optional<Located> FollowedPath(std::string_view payload, const hr_path &path, const hr_field &field) {
   Located located;
   size_t at = 0;
   for (int i = 0; i < path.count; ++i) {
     if (i == path.mark) located.mark = static_cast<uint32_t>(at);
     if (at > kLastPlace) return std::nullopt;
-    const hr_step& step = path.steps[i];
+    const hr_step &step = path.steps[i];
     const std::string_view rest = payload.substr(at);
     if (step.kind == HR_STEP_SKIP) {
       if (rest.size() < step.bytes) return std::nullopt;
@@ -102,17 +102,17 @@ inline std::string Unblanked(std::string_view text) {
 }
 
 inline std::string Lowered(std::string text) {
-  for (char& c : text)
+  for (char &c : text)
     if (c >= 'A' && c <= 'Z') c = static_cast<char>(c + 32);
   return text;
 }
 
-inline std::string NameOf(const void* words, size_t bytes) {
-  return std::string(static_cast<const char*>(words), bytes);
+inline std::string NameOf(const void *words, size_t bytes) {
+  return std::string(static_cast<const char *>(words), bytes);
 }
 
 // The parameter's value in what stands behind a header's colon; empty: it is not there, or cut.
-inline std::string ArgumentOf(std::string_view value, const std::string& parameter, bool whole) {
+inline std::string ArgumentOf(std::string_view value, const std::string &parameter, bool whole) {
   const size_t comma = value.find(',');
   if (comma != std::string_view::npos) {
     value = value.substr(0, comma);
@@ -136,11 +136,11 @@ inline std::string ArgumentOf(std::string_view value, const std::string& paramet
   return "";
 }
 
-inline std::optional<Located> FoundTokens(std::string_view payload, const hr_token* tokens, int count) {
+inline std::optional<Located> FoundTokens(std::string_view payload, const hr_token *tokens, int count) {
   std::string_view text = payload.substr(0, HR_SCAN_BYTES);
   std::vector<std::optional<std::string>> found(count > 1 ? 2 : 1);
   const auto all = [&found] {
-    for (const auto& each : found)
+    for (const auto &each : found)
       if (!each) return false;
     return true;
   };
@@ -160,7 +160,7 @@ inline std::optional<Located> FoundTokens(std::string_view payload, const hr_tok
     if (end == line.size() || line[end] != ':') continue;
     const std::string_view value = line.substr(end + 1);
     for (size_t i = 0; i < found.size(); ++i) {
-      const hr_token& token = tokens[i];
+      const hr_token &token = tokens[i];
       const bool is_short = token.short_name != 0 && name == std::string(1, static_cast<char>(token.short_name));
       if (found[i] || (name != NameOf(token.name, token.name_bytes) && !is_short)) continue;
       const std::string said = token.parameter_bytes != 0
@@ -185,18 +185,20 @@ inline std::optional<Located> FoundTokens(std::string_view payload, const hr_tok
 inline hr_parked ParkedOf(std::string_view payload, uint8_t filling) {
   hr_parked parked;
   std::memset(&parked, filling, sizeof(parked));
-  std::memcpy(parked.l4 + HR_UDP_HEADER_BYTES, payload.data(), std::min(payload.size(), sizeof(parked.l4) - HR_UDP_HEADER_BYTES));
+  std::memcpy(parked.l4 + HR_UDP_HEADER_BYTES, payload.data(),
+              std::min(payload.size(), sizeof(parked.l4) - HR_UDP_HEADER_BYTES));
   return parked;
 }
 
-inline std::optional<Located> NativePath(std::string_view payload, const hr_path& path, const hr_field& field, uint8_t filling) {
+inline std::optional<Located> NativePath(std::string_view payload, const hr_path &path, const hr_field &field,
+                                         uint8_t filling) {
   const hr_parked parked = ParkedOf(payload, filling);
   hr_located located{};
   if (hr_follow_path(&parked, static_cast<uint32_t>(payload.size()), &path, &field, &located) != 0) return std::nullopt;
   return Located{{located.correlation[0], located.correlation[1]}, located.mark};
 }
 
-inline std::optional<Located> NativeTokens(std::string_view payload, const hr_token* tokens, int count) {
+inline std::optional<Located> NativeTokens(std::string_view payload, const hr_token *tokens, int count) {
   hr_scan scan;
   hr_located located{};
   hr_scan_begin(&scan, static_cast<uint32_t>(count));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Correlation bytes without a fixed place, compared with a reference on messages made at random; packets through the programs
-// are in located_profiles_test.cc.
+// Correlation bytes without a fixed place, compared with a reference on messages made at random; packets through the
+// programs are in located_profiles_test.cc.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -28,7 +28,7 @@ hr_path Path(std::initializer_list<hr_step_kind> kinds, uint8_t mark = 0) {
   return path;
 }
 
-std::string Ber(char tag, const std::string& content, int length_bytes = 0) {
+std::string Ber(char tag, const std::string &content, int length_bytes = 0) {
   std::string element(1, tag);
   if (length_bytes > 0) element += static_cast<char>(0x80 | length_bytes);
   for (int i = std::max(length_bytes, 1) - 1; i >= 0; --i) element += static_cast<char>(content.size() >> (8 * i));
@@ -37,7 +37,7 @@ std::string Ber(char tag, const std::string& content, int length_bytes = 0) {
 
 constexpr auto kEnter = HR_STEP_BER_ENTER, kSkip = HR_STEP_BER_SKIP, kValue = HR_STEP_BER_VALUE;
 
-std::string SnmpGet(const std::string& community, const std::string& id, int length_bytes = 0) {
+std::string SnmpGet(const std::string &community, const std::string &id, int length_bytes = 0) {
   const std::string pdu = Ber('\xa0', Ber('\x02', id) + Ber('\x02', std::string(1, '\0')), length_bytes);
   return Ber('\x30', Ber('\x02', "\x01") + Ber('\x04', community, length_bytes) + pdu, length_bytes);
 }
@@ -46,11 +46,12 @@ TEST(LocatePath, ABerIntegerIsANumberWhereverItStandsAndHoweverLongItIs) {
   const hr_path path = Path({kEnter, kSkip, kSkip, kEnter, kValue}, 3);
   const hr_field none{};
   for (const int length_bytes : {0, 1, 2, 4})
-    for (const std::string& community : {std::string(), std::string("public"), std::string(100, 'c')}) {
+    for (const std::string &community : {std::string(), std::string("public"), std::string(100, 'c')}) {
       const auto located = NativePath(SnmpGet(community, std::string("\x01\x02", 2), length_bytes), path, none, 0xaa);
       ASSERT_TRUE(located.has_value());
       EXPECT_EQ(located->correlation[0], 0x0102u);
-      EXPECT_EQ(NativePath(SnmpGet(community, std::string("\0\0\x01\x02", 4)), path, none, 0)->correlation, located->correlation);
+      EXPECT_EQ(NativePath(SnmpGet(community, std::string("\0\0\x01\x02", 4)), path, none, 0)->correlation,
+                located->correlation);
     }
   EXPECT_EQ(NativePath(SnmpGet("c", "\xff"), path, none, 0)->correlation[0], ~0ull) << "minus one";
 }
@@ -60,8 +61,10 @@ TEST(LocatePath, WhatIsCutOrNonsenseIsNotFound) {
   const std::string whole = SnmpGet("public", "\x07");
   for (size_t bytes = 0; bytes + 3 < whole.size(); ++bytes)
     EXPECT_FALSE(NativePath(whole.substr(0, bytes), path, hr_field{}, 0x02).has_value()) << bytes;
-  EXPECT_FALSE(NativePath(Ber('\x30', std::string("\x02\x80\x01", 3)), path, hr_field{}, 0).has_value()) << "indefinite";
-  EXPECT_FALSE(NativePath(std::string("\x3f\x81\x01\x00", 4), Path({kValue}), hr_field{}, 0).has_value()) << "a long tag";
+  EXPECT_FALSE(NativePath(Ber('\x30', std::string("\x02\x80\x01", 3)), path, hr_field{}, 0).has_value())
+      << "indefinite";
+  EXPECT_FALSE(NativePath(std::string("\x3f\x81\x01\x00", 4), Path({kValue}), hr_field{}, 0).has_value())
+      << "a long tag";
 }
 
 // 200,000 messages, most of them almost right, of every length; what stands behind a payload counts for nothing.
@@ -75,7 +78,7 @@ TEST(LocatePath, AgreesWithTheReference) {
     path.mark = static_cast<uint8_t>(below(HR_PATH_STEPS + 1));
     std::string payload;
     for (int i = 0; i < path.count; ++i) {
-      hr_step& step = path.steps[i];
+      hr_step &step = path.steps[i];
       step.kind = static_cast<uint8_t>(below(i + 1 == path.count ? 5 : 4));
       step.little_endian = static_cast<uint8_t>(below(2));
       if (step.kind == HR_STEP_SKIP) step.bytes = static_cast<uint8_t>(below(6));
@@ -92,11 +95,14 @@ TEST(LocatePath, AgreesWithTheReference) {
         payload += (step.little_endian ? length : std::string(length.rbegin(), length.rend())) + content;
       }
       const char tag = below(2) ? '\x02' : static_cast<char>(random());
-      if (step.kind == HR_STEP_BER_ENTER) payload += Ber(tag, std::string(below(9), 'e'), static_cast<int>(below(5))).substr(0, 2 + below(2));
-      if (step.kind == HR_STEP_BER_SKIP || step.kind == HR_STEP_BER_VALUE) payload += Ber(tag, content, static_cast<int>(below(5)));
+      if (step.kind == HR_STEP_BER_ENTER)
+        payload += Ber(tag, std::string(below(9), 'e'), static_cast<int>(below(5))).substr(0, 2 + below(2));
+      if (step.kind == HR_STEP_BER_SKIP || step.kind == HR_STEP_BER_VALUE)
+        payload += Ber(tag, content, static_cast<int>(below(5)));
     }
     payload.append(below(24), 'x');
-    if (below(4) == 0 && !payload.empty()) payload[below(static_cast<uint32_t>(payload.size()))] = static_cast<char>(random());
+    if (below(4) == 0 && !payload.empty())
+      payload[below(static_cast<uint32_t>(payload.size()))] = static_cast<char>(random());
     if (below(4) == 0) payload.resize(below(static_cast<uint32_t>(payload.size()) + 1));
     if (below(16) == 0) payload.append(1300 + below(172), 'p');
     payload.resize(std::min<size_t>(payload.size(), 1472));
@@ -106,7 +112,8 @@ TEST(LocatePath, AgreesWithTheReference) {
     std::memset(field.mask, 0xff, field.length);
     const auto wanted = FollowedPath(payload, path, field);
     ASSERT_EQ(NativePath(payload, path, field, 0) == wanted, true) << round;
-    ASSERT_EQ(NativePath(payload, path, field, 0x02) == wanted, true) << round << ": what is behind the payload looks like an element";
+    ASSERT_EQ(NativePath(payload, path, field, 0x02) == wanted, true)
+        << round << ": what is behind the payload looks like an element";
     found += wanted.has_value();
   }
   EXPECT_GT(found, 20'000) << "or nothing was compared";
@@ -120,13 +127,14 @@ TEST(LocateTokens, HeadersAreFoundWhateverTheirCaseNameAndPlace) {
   const hr_token tokens[] = {Token("call-id", 'i'), Token("cseq")};
   const auto located = NativeTokens(kSip, tokens, 2);
   ASSERT_TRUE(located.has_value());
-  for (const char* other : {"i:a84b4c76e66710\r\ncseq:63104   OPTIONS\r\n\r\n", "CSEQ : 63104 OPTIONS\nCALL-ID\t: a84b4c76e66710\n",
-                            "X: y\r\n continued: i: 7\r\nI: a84b4c76e66710\r\nCSeq: 63104 OPTIONS\r\n"})
+  for (const char *other :
+       {"i:a84b4c76e66710\r\ncseq:63104   OPTIONS\r\n\r\n", "CSEQ : 63104 OPTIONS\nCALL-ID\t: a84b4c76e66710\n",
+        "X: y\r\n continued: i: 7\r\nI: a84b4c76e66710\r\nCSeq: 63104 OPTIONS\r\n"})
     EXPECT_EQ(NativeTokens(other, tokens, 2), located) << other;
-  for (const char* other : {"i: other\r\ncseq: 63104 OPTIONS\r\n", "i: a84b4c76e66710\r\ncseq: 63105 OPTIONS\r\n"})
+  for (const char *other : {"i: other\r\ncseq: 63104 OPTIONS\r\n", "i: a84b4c76e66710\r\ncseq: 63105 OPTIONS\r\n"})
     EXPECT_NE(NativeTokens(other, tokens, 2), located) << other;
-  for (const char* none : {"", "i: a84b4c76e66710\r\n", "i: a84b4c76e66710\r\ncseq: 63104 OPT", "\r\ni: a\r\ncseq: 1\r\n",
-                           "i:\r\ncseq: 1\r\n", "call-id-of: a\r\ncseq: 1\r\n"})
+  for (const char *none : {"", "i: a84b4c76e66710\r\n", "i: a84b4c76e66710\r\ncseq: 63104 OPT",
+                           "\r\ni: a\r\ncseq: 1\r\n", "i:\r\ncseq: 1\r\n", "call-id-of: a\r\ncseq: 1\r\n"})
     EXPECT_FALSE(NativeTokens(none, tokens, 2).has_value()) << none;
 }
 
@@ -150,12 +158,46 @@ TEST(LocateTokens, NoMoreThanAThousandBytesAreRead) {
 TEST(LocateTokens, AgreesWithTheReference) {
   std::mt19937 random(20240502);
   const auto below = [&random](uint32_t bound) { return static_cast<uint32_t>(random() % bound); };
-  const std::vector<std::string> pieces = {"call-id", "Call-ID", "i", "I", "via", "v", "Via", "cseq", "x", ":", ":", " :", ": ", ";", ";branch=",
-                                           "; BRANCH =", "branch", "=", ",", " ", "\t", "\r", "\n", "\r\n", "\r\n", "\n\n", "a", "1 INVITE", "z9hG4bK",
-                                           "a-name-of-17-byte", "i: q\r\n", "via: a;branch=q\r\n", "cseq: 1 X\r\n", "x: ;branch=r ;\r\n", std::string(1, '\0'), "\xff"};
+  const std::vector<std::string> pieces = {"call-id",
+                                           "Call-ID",
+                                           "i",
+                                           "I",
+                                           "via",
+                                           "v",
+                                           "Via",
+                                           "cseq",
+                                           "x",
+                                           ":",
+                                           ":",
+                                           " :",
+                                           ": ",
+                                           ";",
+                                           ";branch=",
+                                           "; BRANCH =",
+                                           "branch",
+                                           "=",
+                                           ",",
+                                           " ",
+                                           "\t",
+                                           "\r",
+                                           "\n",
+                                           "\r\n",
+                                           "\r\n",
+                                           "\n\n",
+                                           "a",
+                                           "1 INVITE",
+                                           "z9hG4bK",
+                                           "a-name-of-17-byte",
+                                           "i: q\r\n",
+                                           "via: a;branch=q\r\n",
+                                           "cseq: 1 X\r\n",
+                                           "x: ;branch=r ;\r\n",
+                                           std::string(1, '\0'),
+                                           "\xff"};
   int found = 0;
   for (int round = 0; round < 200'000; ++round) {
-    const hr_token tokens[] = {below(2) ? Token("call-id", 'i') : Token("via", 'v', "branch"), below(2) ? Token("cseq") : Token("x", 0, "branch")};
+    const hr_token tokens[] = {below(2) ? Token("call-id", 'i') : Token("via", 'v', "branch"),
+                               below(2) ? Token("cseq") : Token("x", 0, "branch")};
     std::string payload;
     if (below(20) == 0) payload.append(HR_SCAN_BYTES - below(60), 'f').append("\n");
     for (uint32_t i = below(24); i > 0; --i) payload += pieces[below(static_cast<uint32_t>(pieces.size()))];

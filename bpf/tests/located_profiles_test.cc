@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Profiles whose correlation bytes have no fixed place, through the programs: SNMP by a path over BER, a field behind a length, SIP by
-// headers. And that the programs compute what the same code computes here.
+// Profiles whose correlation bytes have no fixed place, through the programs: SNMP by a path over BER, a field behind a
+// length, SIP by headers. And that the programs compute what the same code computes here.
 #include <cstring>
 #include <random>
 
@@ -18,29 +18,30 @@ using ::testing::Pair;
 
 class LocatedTest : public PacketTest {
  protected:
-  void Use(const hr_profile& profile) {
-    std::memcpy(const_cast<hr_profile*>(&ServiceConfig(kRaw4Service).profile), &profile, sizeof(profile));
+  void Use(const hr_profile &profile) {
+    std::memcpy(const_cast<hr_profile *>(&ServiceConfig(kRaw4Service).profile), &profile, sizeof(profile));
     profile_ = profile;
   }
-  RunResult Ask(const std::string& payload) {
+  RunResult Ask(const std::string &payload) {
     return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, Text(payload)).Build());
   }
-  RunResult Answer(const std::string& payload, const char* from = kA4) {
+  RunResult Answer(const std::string &payload, const char *from = kA4) {
     return Reply(PacketBuilder(from, kClient4).Udp(kRawPort, kClientPort, Text(payload)).Build());
   }
-  std::string WhyOnce(const std::string& payload) {
+  std::string WhyOnce(const std::string &payload) {
     const RunResult run = Ask(payload);
     EXPECT_EQ(Read(run.packet).payload, Text(payload));
     if (!run.changes.contains("raw4.passed_through")) return "";
-    for (const auto& [name, change] : run.changes)
+    for (const auto &[name, change] : run.changes)
       if (name.starts_with("raw4:")) return name.substr(5);
     return "?";
   }
-  std::optional<Located> Native(const std::string& payload) {
-    if (profile_.request_correlation.pairing == HR_PAIR_TOKENS) return NativeTokens(payload, profile_.tokens, profile_.token_count);
+  std::optional<Located> Native(const std::string &payload) {
+    if (profile_.request_correlation.pairing == HR_PAIR_TOKENS)
+      return NativeTokens(payload, profile_.tokens, profile_.token_count);
     return NativePath(payload, profile_.request_path, profile_.request_correlation, 0);
   }
-  uint32_t Find(const std::string& payload) {
+  uint32_t Find(const std::string &payload) {
     const auto located = Native(payload);
     if (!located) return 0;
     Bytes correlation(HR_CORRELATION_BYTES);
@@ -50,7 +51,7 @@ class LocatedTest : public PacketTest {
   hr_profile profile_{};
 };
 
-std::string Ber(char tag, const std::string& content) {
+std::string Ber(char tag, const std::string &content) {
   if (content.size() < 128) return std::string{tag, static_cast<char>(content.size())} + content;
   return std::string{tag, '\x82', static_cast<char>(content.size() >> 8), static_cast<char>(content.size())} + content;
 }
@@ -62,8 +63,9 @@ std::string Integer(uint32_t value) {
   return Ber('\x02', bytes);
 }
 
-std::string Snmp(char pdu, uint32_t id, const std::string& community = "public", uint32_t error = 0) {
-  return Ber('\x30', Integer(1) + Ber('\x04', community) + Ber(pdu, Integer(id) + Integer(error) + Integer(0) + Ber('\x30', "")));
+std::string Snmp(char pdu, uint32_t id, const std::string &community = "public", uint32_t error = 0) {
+  return Ber('\x30', Integer(1) + Ber('\x04', community) +
+                         Ber(pdu, Integer(id) + Integer(error) + Integer(0) + Ber('\x30', "")));
 }
 
 constexpr char kSnmp[] = R"(
@@ -77,13 +79,13 @@ one_datagram: true)";
 TEST_F(LocatedTest, AnSnmpGetIsHedgedAndItsResponseWinsWhateverTheCommunitysLength) {
   Use(OwnProfile(kSnmp));
   uint32_t id = 1000;
-  for (const std::string& community : {std::string("c"), std::string("public"), std::string(300, 'x')}) {
+  for (const std::string &community : {std::string("c"), std::string("public"), std::string(300, 'x')}) {
     const std::string request = Snmp('\xa0', ++id, community);
     EXPECT_EQ(WhyOnce(request), "");
     ASSERT_NE(Find(request), 0u);
     EXPECT_EQ(FireNow(Find(request)).at("raw4.hedges"), 1);
     Clones(HR_MARK_HEDGE, 1);
-    const char* standby = SentTo(Find(request)) & 0b010 ? kB4 : kC4;
+    const char *standby = SentTo(Find(request)) & 0b010 ? kB4 : kC4;
     EXPECT_EQ(Answer(Snmp('\xa2', id + 1, community), standby).changes.count("raw4.won_by_hedge"), 0u) << "another id";
     EXPECT_EQ(Answer(Snmp('\xa2', id, community), standby).verdict, kRedirected);
     EXPECT_EQ(StateOf(Find(request)), HR_STATE_ANSWERED);
@@ -144,9 +146,10 @@ negative_replies: [{match: [{after: 2, offset: 4, text: "NO"}]}])"));
   EXPECT_EQ(WhyOnce("w" + head.substr(1) + "1234"), "unknown_operation");
 }
 
-std::string Sip(const std::string& first, const std::string& call, const std::string& cseq, const std::string& more = "") {
-  return first + "\r\nVia: SIP/2.0/UDP 10.77.0.1:5060;branch=z9hG4bK1\r\n" + more + "Call-ID: " + call + "\r\nCSeq: " + cseq +
-         "\r\nContent-Length: 0\r\n\r\n";
+std::string Sip(const std::string &first, const std::string &call, const std::string &cseq,
+                const std::string &more = "") {
+  return first + "\r\nVia: SIP/2.0/UDP 10.77.0.1:5060;branch=z9hG4bK1\r\n" + more + "Call-ID: " + call +
+         "\r\nCSeq: " + cseq + "\r\nContent-Length: 0\r\n\r\n";
 }
 
 constexpr char kSip[] = R"(
@@ -165,7 +168,9 @@ TEST_F(LocatedTest, ASipRequestIsPairedByItsCallIdAndItsSequenceNumber) {
   Answer(Sip("SIP/2.0 200 OK", "c@b", "7 OPTIONS"));
   EXPECT_EQ(StateOf(Find(request)), HR_STATE_PENDING);
   EXPECT_EQ(HR_MARK_KIND(Answer(Sip("SIP/2.0 503 No", "a@b", "7 OPTIONS")).mark), HR_MARK_RELEASE);
-  EXPECT_EQ(Answer("SIP/2.0 200 OK\r\nX-Long: " + std::string(600, 'y') + "\r\ni:a@b\r\nCSEQ:  7 OPTIONS\r\n\r\n").verdict, kRedirected);
+  EXPECT_EQ(
+      Answer("SIP/2.0 200 OK\r\nX-Long: " + std::string(600, 'y') + "\r\ni:a@b\r\nCSEQ:  7 OPTIONS\r\n\r\n").verdict,
+      kRedirected);
   EXPECT_EQ(StateOf(Find(request)), HR_STATE_ANSWERED);
 }
 
@@ -173,7 +178,8 @@ TEST_F(LocatedTest, OtherSipRequestsAndCutOnesAreForwardedOnce) {
   Use(OwnProfile(kSip));
   EXPECT_EQ(WhyOnce(Sip("INVITE sip:x SIP/2.0", "a@b", "1 INVITE")), "unknown_operation");
   EXPECT_EQ(WhyOnce("OPTIONS sip:x SIP/2.0\r\nCall-ID: a\r\n\r\n"), "unknown_operation");
-  EXPECT_EQ(WhyOnce(Sip("OPTIONS sip:x SIP/2.0", "a@b", "2 OPTIONS", "X: " + std::string(1100, 'y') + "\r\n")), "unknown_operation")
+  EXPECT_EQ(WhyOnce(Sip("OPTIONS sip:x SIP/2.0", "a@b", "2 OPTIONS", "X: " + std::string(1100, 'y') + "\r\n")),
+            "unknown_operation")
       << "behind 1,024 bytes";
 }
 
@@ -185,8 +191,9 @@ TEST_F(LocatedTest, TheProgramsFindWhatTheSameCodeFindsHere) {
     Use(OwnProfile(sip ? "{tokens: [{header: via, short: v, parameter: branch}, {header: cseq}]}"
                        : "path: [{ber: enter}, {ber: skip}, {ber: skip}, {ber: enter}, {ber: value}]"));
     for (int round = 0; round < 400; ++round) {
-      std::string payload = sip ? Sip("OPTIONS sip:x SIP/2.0", "a", std::to_string(random()) + " OPTIONS", random() % 4 ? "" : "X: y\r\n")
-                                : Snmp('\xa0', static_cast<uint32_t>(random()) >> random() % 32, std::string(random() % 300, 'c'));
+      std::string payload =
+          sip ? Sip("OPTIONS sip:x SIP/2.0", "a", std::to_string(random()) + " OPTIONS", random() % 4 ? "" : "X: y\r\n")
+              : Snmp('\xa0', static_cast<uint32_t>(random()) >> random() % 32, std::string(random() % 300, 'c'));
       if (random() % 2) payload[random() % std::min<size_t>(payload.size(), 24)] = static_cast<char>(random());
       if (random() % 4 == 0) payload.resize(random() % (payload.size() + 1));
       const bool tracked = WhyOnce(payload).empty();

@@ -30,7 +30,8 @@ uint64_t KernelBytes(int fd) {
 bool SaysAllMemory() {
   utsname kernel{};
   int major = 0, minor = 0;
-  return uname(&kernel) == 0 && sscanf(kernel.release, "%d.%d", &major, &minor) == 2 && (major > 6 || (major == 6 && minor >= 4));
+  return uname(&kernel) == 0 && sscanf(kernel.release, "%d.%d", &major, &minor) == 2 &&
+         (major > 6 || (major == 6 && minor >= 4));
 }
 
 class MapSizesTest : public PacketTest {};
@@ -47,14 +48,14 @@ TEST_F(MapSizesTest, ThePlanIsWhatTheKernelHas) {
   std::map<std::string, MapSize> planned;
   const auto sizes = MapSizes(BoundsOf(spec), static_cast<uint32_t>(libbpf_num_possible_cpus()));
   ASSERT_TRUE(sizes.ok()) << sizes.status();
-  for (const MapSize& size : *sizes) planned[size.name] = size;
+  for (const MapSize &size : *sizes) planned[size.name] = size;
   uint64_t planned_bytes = 0, kernel_bytes = 0;
-  bpf_map* map = nullptr;
+  bpf_map *map = nullptr;
   bpf_object__for_each_map(map, skeleton()->obj) {
     if (bpf_map__is_internal(map)) continue;
     SCOPED_TRACE(bpf_map__name(map));
     ASSERT_EQ(planned.count(bpf_map__name(map)), 1u);
-    const MapSize& size = planned[bpf_map__name(map)];
+    const MapSize &size = planned[bpf_map__name(map)];
     EXPECT_EQ(size.entries, bpf_map__max_entries(map));
     planned_bytes += size.bytes;
     const uint64_t bytes = KernelBytes(bpf_map__fd(map));

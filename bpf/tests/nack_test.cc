@@ -19,7 +19,7 @@ class NackTest : public PacketTest {
   static constexpr uint32_t kReleaseMark = HR_MARK_RELEASE;
 
   // What the clock makes of a spent nack.
-  RunResult Release(const RunResult& nack) { return Clock(nack.packet, {.mark = nack.mark}); }
+  RunResult Release(const RunResult &nack) { return Clock(nack.packet, {.mark = nack.mark}); }
 };
 
 TEST_F(NackTest, ANackIsSwallowedAndReleasesTheParkedCopyAtOnce) {
@@ -35,11 +35,11 @@ TEST_F(NackTest, ANackIsSwallowedAndReleasesTheParkedCopyAtOnce) {
 
     const RunResult sent = Release(nack);
     EXPECT_EQ(sent.verdict, kRedirected);
-    EXPECT_EQ(
-        Layer3(sent.packet),
-        Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, 53, DnsQuery(id, "www.example.org")).Build()));
+    EXPECT_EQ(Layer3(sent.packet),
+              Layer3(PacketBuilder(kClient4, kB4).Udp(kClientPort, 53, DnsQuery(id, "www.example.org")).Build()));
     EXPECT_EQ(ChecksumFault(sent.packet), "");
-    EXPECT_THAT(sent.changes, UnorderedElementsAre(Pair("dns4.failover_sends", 1), Pair("dns4.extra_sends", 1))) << "free of the budget";
+    EXPECT_THAT(sent.changes, UnorderedElementsAre(Pair("dns4.failover_sends", 1), Pair("dns4.extra_sends", 1)))
+        << "free of the budget";
     EXPECT_EQ(SentTo(request), 0b11u);
 
     const RunResult won = Reply(DnsReply4(id, kB4));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A key that is used again while replies to older requests are outstanding, where nothing in a reply says which request it
-// answers (no echo): hr_request.outstanding.
+// A key that is used again while replies to older requests are outstanding, where nothing in a reply says which request
+// it answers (no echo): hr_request.outstanding.
 #include <cstring>
 
 #include "bpf/tests/kernel_fixture.h"
@@ -31,7 +31,7 @@ class OutstandingTest : public PacketTest {
     Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {7, 0, 0, 0, version}).Build());
     return FindRequest(kRaw4Service, kClient4, kClientPort, {7, 0, 0, 0});
   }
-  int Answer(const char* backend, uint8_t version) {
+  int Answer(const char *backend, uint8_t version) {
     return Reply(PacketBuilder(backend, kClient4).Udp(9000, kClientPort, {7, 0, 0, 0, version}).Build()).verdict;
   }
   // Its deadline has passed, and no backend has answered.
@@ -57,7 +57,7 @@ class OutstandingTest : public PacketTest {
 
 // The leader is stalled. Each request is answered by another backend, so the client uses its key again.
 TEST_F(OutstandingTest, NoReplyOfABacklogIsTakenForTheRequestInHand) {
-  const std::vector<const char*> addresses = {kA4, kB4, kC4};
+  const std::vector<const char *> addresses = {kA4, kB4, kC4};
   std::vector<uint8_t> backlog;
   for (uint8_t version = 1; version <= 6; ++version) {
     const uint32_t request = Ask(version);
@@ -73,7 +73,8 @@ TEST_F(OutstandingTest, NoReplyOfABacklogIsTakenForTheRequestInHand) {
   }
   ASSERT_FALSE(backlog.empty());
   for (const uint8_t version : backlog)
-    EXPECT_EQ(Answer(kA4, version), version == 6 ? kRedirected : kDropped) << "the leader answers request " << int{version};
+    EXPECT_EQ(Answer(kA4, version), version == 6 ? kRedirected : kDropped)
+        << "the leader answers request " << int{version};
 }
 
 TEST_F(OutstandingTest, ABackendThatOwesAReplyIsNotAskedUntilItHasCome) {
@@ -126,9 +127,9 @@ TEST_F(OutstandingTest, ALostReplyIsForgottenWhileTheKeyIsInUse) {
 
 // The only healthy backend owes the key two replies, so no attempt may follow the leader's refusal: the client gets it.
 TEST_F(OutstandingTest, ARefusalThatNoAttemptCanReplaceReachesTheClient) {
-  const hr_profile refusing = OwnProfile(
-      "{request_length: 4, reply_length: 4, negative_replies: [{match: [{offset: 4, bytes: \"ee\"}]}]}");
-  std::memcpy(const_cast<hr_profile*>(&ServiceConfig(kRaw4Service).profile), &refusing, sizeof(refusing));
+  const hr_profile refusing =
+      OwnProfile("{request_length: 4, reply_length: 4, negative_replies: [{match: [{offset: 4, bytes: \"ee\"}]}]}");
+  std::memcpy(const_cast<hr_profile *>(&ServiceConfig(kRaw4Service).profile), &refusing, sizeof(refusing));
   BackendState(kRaw4A).probe_counter = 1;  // not its turn to be probed
   for (const uint32_t backend : {kRaw4A, kRaw4C}) {
     BackendState(backend).health = HR_DOWN;

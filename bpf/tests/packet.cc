@@ -17,23 +17,21 @@ namespace {
 constexpr uint8_t kClientMac[6] = {0x02, 0, 0, 0, 0, 0x01};
 constexpr uint8_t kPeerMac[6] = {0x02, 0, 0, 0, 0, 0x02};
 
-void Put8(Bytes& bytes, uint8_t value) { bytes.push_back(value); }
-void Put16(Bytes& bytes, uint16_t value) {
+void Put8(Bytes &bytes, uint8_t value) { bytes.push_back(value); }
+void Put16(Bytes &bytes, uint16_t value) {
   bytes.push_back(static_cast<uint8_t>(value >> 8));
   bytes.push_back(static_cast<uint8_t>(value));
 }
-void Put32(Bytes& bytes, uint32_t value) {
+void Put32(Bytes &bytes, uint32_t value) {
   Put16(bytes, static_cast<uint16_t>(value >> 16));
   Put16(bytes, static_cast<uint16_t>(value));
 }
-void PutAll(Bytes& bytes, std::span<const uint8_t> more) {
-  bytes.insert(bytes.end(), more.begin(), more.end());
-}
-void Set16(Bytes& bytes, size_t offset, uint16_t value) {
+void PutAll(Bytes &bytes, std::span<const uint8_t> more) { bytes.insert(bytes.end(), more.begin(), more.end()); }
+void Set16(Bytes &bytes, size_t offset, uint16_t value) {
   bytes[offset] = static_cast<uint8_t>(value >> 8);
   bytes[offset + 1] = static_cast<uint8_t>(value);
 }
-uint16_t Get16(const Bytes& bytes, size_t offset) {
+uint16_t Get16(const Bytes &bytes, size_t offset) {
   return static_cast<uint16_t>(bytes.at(offset) << 8 | bytes.at(offset + 1));
 }
 
@@ -56,12 +54,9 @@ std::string FormatWire(std::span<const uint8_t> wire) {
 
 size_t ChecksumOffset(uint8_t protocol) {
   switch (protocol) {
-    case IPPROTO_UDP:
-      return 6;
-    case IPPROTO_TCP:
-      return 16;
-    default:
-      return 2;
+    case IPPROTO_UDP: return 6;
+    case IPPROTO_TCP: return 16;
+    default: return 2;
   }
 }
 
@@ -72,7 +67,7 @@ PacketBuilder::PacketBuilder(std::string_view source, std::string_view destinati
   if (source_.size() != destination_.size()) abort();
 }
 
-PacketBuilder& PacketBuilder::Udp(uint16_t source_port, uint16_t destination_port, Bytes payload) {
+PacketBuilder &PacketBuilder::Udp(uint16_t source_port, uint16_t destination_port, Bytes payload) {
   protocol_ = IPPROTO_UDP;
   l4_.clear();
   Put16(l4_, source_port);
@@ -83,8 +78,7 @@ PacketBuilder& PacketBuilder::Udp(uint16_t source_port, uint16_t destination_por
   return *this;
 }
 
-PacketBuilder& PacketBuilder::Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags,
-                                  Bytes payload) {
+PacketBuilder &PacketBuilder::Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags, Bytes payload) {
   protocol_ = IPPROTO_TCP;
   l4_.clear();
   Put16(l4_, source_port);
@@ -103,7 +97,7 @@ uint8_t PacketBuilder::IcmpProtocol() const {
   return static_cast<uint8_t>(ipv6() ? int{IPPROTO_ICMPV6} : int{IPPROTO_ICMP});
 }
 
-PacketBuilder& PacketBuilder::Echo(bool reply, uint16_t id, Bytes payload) {
+PacketBuilder &PacketBuilder::Echo(bool reply, uint16_t id, Bytes payload) {
   protocol_ = IcmpProtocol();
   l4_.clear();
   if (ipv6())
@@ -118,7 +112,7 @@ PacketBuilder& PacketBuilder::Echo(bool reply, uint16_t id, Bytes payload) {
   return *this;
 }
 
-PacketBuilder& PacketBuilder::IcmpError(uint8_t type, uint8_t code, Bytes quoted, uint32_t rest) {
+PacketBuilder &PacketBuilder::IcmpError(uint8_t type, uint8_t code, Bytes quoted, uint32_t rest) {
   protocol_ = IcmpProtocol();
   l4_.clear();
   Put8(l4_, type);
@@ -129,32 +123,32 @@ PacketBuilder& PacketBuilder::IcmpError(uint8_t type, uint8_t code, Bytes quoted
   return *this;
 }
 
-PacketBuilder& PacketBuilder::Ttl(uint8_t ttl) {
+PacketBuilder &PacketBuilder::Ttl(uint8_t ttl) {
   ttl_ = ttl;
   return *this;
 }
-PacketBuilder& PacketBuilder::Id(uint16_t id) {
+PacketBuilder &PacketBuilder::Id(uint16_t id) {
   id_ = id;
   return *this;
 }
-PacketBuilder& PacketBuilder::Ipv4Options(Bytes options) {
+PacketBuilder &PacketBuilder::Ipv4Options(Bytes options) {
   while (options.size() % 4) options.push_back(0);
   options_ = std::move(options);
   return *this;
 }
-PacketBuilder& PacketBuilder::With(Checksum checksum) {
+PacketBuilder &PacketBuilder::With(Checksum checksum) {
   checksum_ = checksum;
   return *this;
 }
-PacketBuilder& PacketBuilder::UdpLength(uint16_t bytes) {
+PacketBuilder &PacketBuilder::UdpLength(uint16_t bytes) {
   Set16(l4_, 4, bytes);
   return *this;
 }
-PacketBuilder& PacketBuilder::TrailingBytes(Bytes bytes) {
+PacketBuilder &PacketBuilder::TrailingBytes(Bytes bytes) {
   trailing_ = std::move(bytes);
   return *this;
 }
-PacketBuilder& PacketBuilder::AtomicFragment(uint32_t id) {
+PacketBuilder &PacketBuilder::AtomicFragment(uint32_t id) {
   atomic_ = true;
   atomic_id_ = id;
   return *this;
@@ -163,8 +157,7 @@ PacketBuilder& PacketBuilder::AtomicFragment(uint32_t id) {
 Bytes PacketBuilder::L4() const {
   Bytes l4 = l4_;
   const size_t offset = ChecksumOffset(protocol_);
-  const uint32_t pseudo =
-      protocol_ == IPPROTO_ICMP ? 0 : PseudoHeaderSum(source_, destination_, l4.size(), protocol_);
+  const uint32_t pseudo = protocol_ == IPPROTO_ICMP ? 0 : PseudoHeaderSum(source_, destination_, l4.size(), protocol_);
   if (checksum_ == Checksum::kPartial) {
     Set16(l4, offset, FoldedSum({}, pseudo));
   } else if (checksum_ == Checksum::kRight) {
@@ -175,7 +168,7 @@ Bytes PacketBuilder::L4() const {
   return l4;
 }
 
-Bytes PacketBuilder::Frame(const Bytes& l4, bool fragment, size_t offset_bytes, bool more, uint32_t id) const {
+Bytes PacketBuilder::Frame(const Bytes &l4, bool fragment, size_t offset_bytes, bool more, uint32_t id) const {
   Bytes frame;
   PutAll(frame, kPeerMac);
   PutAll(frame, kClientMac);
@@ -221,14 +214,13 @@ std::vector<Bytes> PacketBuilder::BuildFragments(size_t l4_bytes, uint32_t id) c
   std::vector<Bytes> fragments;
   for (size_t at = 0; at < l4.size(); at += l4_bytes) {
     const size_t end = std::min(at + l4_bytes, l4.size());
-    fragments.push_back(
-        Frame(Bytes(l4.begin() + static_cast<ptrdiff_t>(at), l4.begin() + static_cast<ptrdiff_t>(end)), true,
-              at, end < l4.size(), id));
+    fragments.push_back(Frame(Bytes(l4.begin() + static_cast<ptrdiff_t>(at), l4.begin() + static_cast<ptrdiff_t>(end)),
+                              true, at, end < l4.size(), id));
   }
   return fragments;
 }
 
-PacketView Read(const Bytes& frame) {
+PacketView Read(const Bytes &frame) {
   PacketView view;
   const std::span<const uint8_t> all(frame);
   if (frame.size() < kEthernetBytes + 20) return view;
@@ -267,11 +259,11 @@ PacketView Read(const Bytes& frame) {
   return view;
 }
 
-Bytes Layer3(const Bytes& frame) {
+Bytes Layer3(const Bytes &frame) {
   return frame.size() < kEthernetBytes ? Bytes() : Bytes(frame.begin() + kEthernetBytes, frame.end());
 }
 
-Bytes CutTo(const Bytes& frame, size_t bytes) {
+Bytes CutTo(const Bytes &frame, size_t bytes) {
   return Bytes(frame.begin(), frame.begin() + static_cast<ptrdiff_t>(std::min(bytes, frame.size())));
 }
 
@@ -280,7 +272,7 @@ Bytes Text(std::string_view text) { return Bytes(text.begin(), text.end()); }
 Bytes Pattern(size_t count, uint32_t seed) {
   Bytes bytes(count);
   uint32_t state = seed * 2654435761u + 1;
-  for (uint8_t& byte : bytes) {
+  for (uint8_t &byte : bytes) {
     state = state * 1664525u + 1013904223u;
     byte = static_cast<uint8_t>(state >> 24);
   }
@@ -306,7 +298,7 @@ Bytes DnsQuery(uint16_t id, std::string_view name, uint16_t flags) {
   return message;
 }
 
-Bytes DnsAnswer(const Bytes& query, uint8_t rcode, uint8_t last_octet) {
+Bytes DnsAnswer(const Bytes &query, uint8_t rcode, uint8_t last_octet) {
   Bytes message = query;
   Set16(message, 2, static_cast<uint16_t>(0x8180 | rcode));
   if (rcode != 0) return message;

@@ -32,21 +32,21 @@ class PacketBuilder {
  public:
   PacketBuilder(std::string_view source, std::string_view destination);
 
-  PacketBuilder& Udp(uint16_t source_port, uint16_t destination_port, Bytes payload);
-  PacketBuilder& Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags, Bytes payload = {});
+  PacketBuilder &Udp(uint16_t source_port, uint16_t destination_port, Bytes payload);
+  PacketBuilder &Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags, Bytes payload = {});
   // Echo request or reply of the family.
-  PacketBuilder& Echo(bool reply, uint16_t id, Bytes payload);
+  PacketBuilder &Echo(bool reply, uint16_t id, Bytes payload);
   // An ICMP error of the family; `quoted` is an IP packet without its Ethernet header. `rest`: bytes 4 to 7
   // (the MTU).
-  PacketBuilder& IcmpError(uint8_t type, uint8_t code, Bytes quoted, uint32_t rest = 0);
+  PacketBuilder &IcmpError(uint8_t type, uint8_t code, Bytes quoted, uint32_t rest = 0);
 
-  PacketBuilder& Ttl(uint8_t ttl);
-  PacketBuilder& Id(uint16_t id);             // IPv4 identification
-  PacketBuilder& Ipv4Options(Bytes options);  // padded to 4 bytes with end-of-list
-  PacketBuilder& With(Checksum checksum);
-  PacketBuilder& UdpLength(uint16_t bytes);    // a lie about the UDP length
-  PacketBuilder& TrailingBytes(Bytes bytes);   // within the IP packet, behind the UDP datagram
-  PacketBuilder& AtomicFragment(uint32_t id);  // IPv6: a fragment header on a whole packet (RFC 6946)
+  PacketBuilder &Ttl(uint8_t ttl);
+  PacketBuilder &Id(uint16_t id);             // IPv4 identification
+  PacketBuilder &Ipv4Options(Bytes options);  // padded to 4 bytes with end-of-list
+  PacketBuilder &With(Checksum checksum);
+  PacketBuilder &UdpLength(uint16_t bytes);    // a lie about the UDP length
+  PacketBuilder &TrailingBytes(Bytes bytes);   // within the IP packet, behind the UDP datagram
+  PacketBuilder &AtomicFragment(uint32_t id);  // IPv6: a fragment header on a whole packet (RFC 6946)
 
   Bytes Build() const;
   // The packet in fragments that carry `l4_bytes` (a multiple of 8) of layer 4 each.
@@ -56,7 +56,7 @@ class PacketBuilder {
   bool ipv6() const { return source_.size() == 16; }
   uint8_t IcmpProtocol() const;
   Bytes L4() const;
-  Bytes Frame(const Bytes& l4, bool fragment, size_t offset_bytes, bool more, uint32_t id) const;
+  Bytes Frame(const Bytes &l4, bool fragment, size_t offset_bytes, bool more, uint32_t id) const;
 
   Bytes source_, destination_;
   uint8_t protocol_ = 0;
@@ -81,12 +81,12 @@ struct PacketView {
   uint8_t icmp_type = 0, icmp_code = 0;
   uint16_t udp_checksum = 0;
 };
-PacketView Read(const Bytes& frame);
+PacketView Read(const Bytes &frame);
 
 // The frame without its Ethernet header: what tests compare, since MACs are set when a packet leaves.
-Bytes Layer3(const Bytes& frame);
+Bytes Layer3(const Bytes &frame);
 // `frame` cut off after `bytes`.
-Bytes CutTo(const Bytes& frame, size_t bytes);
+Bytes CutTo(const Bytes &frame, size_t bytes);
 
 Bytes Text(std::string_view text);
 // `count` bytes that differ from each other and from one seed to the next.
@@ -95,6 +95,6 @@ Bytes Pattern(size_t count, uint32_t seed);
 // A DNS query for NAME IN A (RFC 1035); `name` in dotted form.
 Bytes DnsQuery(uint16_t id, std::string_view name, uint16_t flags = 0x0100);
 // The answer to a query: its id and question repeated, `rcode`, and one A record when rcode is 0.
-Bytes DnsAnswer(const Bytes& query, uint8_t rcode = 0, uint8_t last_octet = 1);
+Bytes DnsAnswer(const Bytes &query, uint8_t rcode = 0, uint8_t last_octet = 1);
 
 }  // namespace hedgerow::packets

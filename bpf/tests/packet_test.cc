@@ -31,7 +31,7 @@ TEST(ChecksumTest, KnowsTheTextbookHeader) {
 }
 
 struct Shape {
-  const char* name;
+  const char *name;
   PacketBuilder builder;
 };
 
@@ -48,12 +48,12 @@ std::vector<Shape> Shapes() {
 }
 
 TEST(ChecksumTest, AcceptsWhatTheBuilderBuilds) {
-  for (const Shape& shape : Shapes()) EXPECT_EQ(ChecksumFault(shape.builder.Build()), "") << shape.name;
+  for (const Shape &shape : Shapes()) EXPECT_EQ(ChecksumFault(shape.builder.Build()), "") << shape.name;
 }
 
 // Every bit of addresses, layer 4 and payload is covered by some checksum (IPv6's other header fields are not).
 TEST(ChecksumTest, FindsEveryFlippedBit) {
-  for (const Shape& shape : Shapes()) {
+  for (const Shape &shape : Shapes()) {
     const Bytes good = shape.builder.Build();
     const bool ipv6 = good[12] == 0x86;
     for (size_t byte = kEthernetBytes + (ipv6 ? 8 : 0); byte < good.size(); ++byte) {
@@ -72,8 +72,7 @@ TEST(ChecksumTest, APartialChecksumIsNoChecksum) {
 }
 
 TEST(ChecksumTest, NoUdpChecksumIsRightOverIpv4Only) {
-  EXPECT_EQ(ChecksumFault(PacketBuilder("10.0.0.1", "10.0.0.2").Udp(1, 2, {}).With(Checksum::kNone).Build()),
-            "");
+  EXPECT_EQ(ChecksumFault(PacketBuilder("10.0.0.1", "10.0.0.2").Udp(1, 2, {}).With(Checksum::kNone).Build()), "");
   EXPECT_THAT(ChecksumFault(PacketBuilder("fd00::1", "fd00::2").Udp(1, 2, {}).With(Checksum::kNone).Build()),
               HasSubstr("IPv6 forbids"));
 }
@@ -101,20 +100,19 @@ TEST(PacketTest, ReadsBackWhatWasBuilt) {
 }
 
 TEST(PacketTest, FragmentsTogetherAreThePacket) {
-  for (const char* peer : {"10.0.0.2", "fd00::2"}) {
+  for (const char *peer : {"10.0.0.2", "fd00::2"}) {
     const bool ipv6 = std::string_view(peer).find(':') != std::string_view::npos;
     const size_t header_bytes = kEthernetBytes + (ipv6 ? 48 : 20);
     auto builder = PacketBuilder(ipv6 ? "fd00::1" : "10.0.0.1", peer).Udp(1000, 53, Pattern(100, 1));
     const std::vector<Bytes> fragments = builder.BuildFragments(48, 0x1234);
     ASSERT_EQ(fragments.size(), 3u);
     Bytes joined;
-    for (const Bytes& fragment : fragments) {
+    for (const Bytes &fragment : fragments) {
       EXPECT_EQ(ChecksumFault(fragment), "");
       joined.insert(joined.end(), fragment.begin() + static_cast<ptrdiff_t>(header_bytes), fragment.end());
     }
     const Bytes whole = builder.Build();
-    EXPECT_EQ(joined,
-              Bytes(whole.begin() + static_cast<ptrdiff_t>(kEthernetBytes + (ipv6 ? 40 : 20)), whole.end()));
+    EXPECT_EQ(joined, Bytes(whole.begin() + static_cast<ptrdiff_t>(kEthernetBytes + (ipv6 ? 40 : 20)), whole.end()));
   }
 }
 

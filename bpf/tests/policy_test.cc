@@ -27,10 +27,10 @@ class PolicyTest : public PacketTest {
     Split(HkvRequest4(seq));
     return FindHkv(seq);
   }
-  RunResult Nack(uint64_t seq, uint32_t pushback, const char* from = kA4) {
+  RunResult Nack(uint64_t seq, uint32_t pushback, const char *from = kA4) {
     return Reply(HkvReply4(seq, from, kHkvOverloaded, pushback));
   }
-  void Drain(const char* service, const char* backend, bool on = true) {
+  void Drain(const char *service, const char *backend, bool on = true) {
     EXPECT_TRUE(plane().policy().SetDrained(service, backend, on).ok());
   }
   void MakeDown(uint32_t backend) {
@@ -188,7 +188,7 @@ TEST_F(PolicyTest, WhatWaitsForABackendThatFallsSilentGoesToADrainedOneAfterAll)
 }
 
 TEST_F(PolicyTest, WithEverybodyDrainedTheBestIsAsked) {
-  for (const char* backend : {"a", "b", "c"}) Drain("raw4", backend);
+  for (const char *backend : {"a", "b", "c"}) Drain("raw4", backend);
   BackendState(kRaw4A).answer_ewma_ns = 9 * kMillisecond;
   BackendState(kRaw4B).answer_ewma_ns = 2 * kMillisecond;
   BackendState(kRaw4C).answer_ewma_ns = 5 * kMillisecond;
@@ -228,8 +228,7 @@ TEST_F(PolicyTest, TcpFollowsADrainToo) {
   EXPECT_EQ(open(40001), kA4);
   Drain("dns4", "a");
   EXPECT_EQ(open(40002), kB4);
-  EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kDns4).Tcp(40001, kDnsPort, 0x10).Build()).packet).destination,
-            kA4)
+  EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kDns4).Tcp(40001, kDnsPort, 0x10).Build()).packet).destination, kA4)
       << "an open connection keeps its backend";
 }
 
@@ -238,7 +237,8 @@ TEST_F(PolicyTest, AConnectionGoesToNoBackendThatIsNotHealthyAndIsNoProbe) {
   const auto open = [&] { return Split(PacketBuilder(kClient4, kDns4).Tcp(port++, kDnsPort, 0x02).Build()); };
   BackendState(kDns4A).health = HR_SUSPECT;
   BackendState(kDns4A).health_since_ns = NowNs();
-  EXPECT_EQ(Read(open().packet).destination, kB4) << "where a request goes to both, a connection goes to the healthy one";
+  EXPECT_EQ(Read(open().packet).destination, kB4)
+      << "where a request goes to both, a connection goes to the healthy one";
   MakeDown(kDns4B);
   EXPECT_EQ(Read(open().packet).destination, kA4) << "neither is, and this one may only be slow";
   BackendState(kDns4B).health = HR_HEALTHY;
@@ -262,15 +262,14 @@ TEST_F(PolicyTest, ThePreferredIsAskedFirstButForOneInManyRequests) {
   int to_leader = 0;
   for (int i = 0; i < 256; ++i) {
     const auto id = static_cast<uint8_t>(i);
-    const RunResult run =
-        Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, {id, 0, 0, 0}).Build());
+    const RunResult run = Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, {id, 0, 0, 0}).Build());
     to_leader += Read(run.packet).destination == kA4;
   }
   EXPECT_EQ(to_leader, 2);
   ASSERT_TRUE(plane().policy().SetPreferred("once", std::nullopt).ok());
-  EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build()).packet)
-                .destination,
-            kA4);
+  EXPECT_EQ(
+      Read(Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build()).packet).destination,
+      kA4);
 }
 
 TEST_F(PolicyTest, WithAPreferredTheLeaderIsAStandbyLikeOthers) {
@@ -280,10 +279,9 @@ TEST_F(PolicyTest, WithAPreferredTheLeaderIsAStandbyLikeOthers) {
   BackendState(kRaw4C).answer_ewma_ns = 2 * kMillisecond;
   const uint32_t request = AskRaw(1);
   EXPECT_EQ(to_, kB4);
-  EXPECT_EQ(Request(request).flags & HR_REQUEST_FIRST_HEALTHY, HR_REQUEST_FIRST_HEALTHY)
-      << "its answer is a sample";
+  EXPECT_EQ(Request(request).flags & HR_REQUEST_FIRST_HEALTHY, HR_REQUEST_FIRST_HEALTHY) << "its answer is a sample";
   FireNow(request);
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(PolicyTest, APreferredThatFallsSilentIsSteeredAround) {
@@ -340,8 +338,8 @@ TEST_F(PolicyTest, ADryRunGivesNacksToTheClient) {
   AskDns(1);
   const RunResult nack = Reply(DnsReply4(1, kA4, kServFail));
   EXPECT_EQ(nack.verdict, kRedirected);
-  EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.replies", 1),
-                                                    Pair("dns4.would_fail_over", 1)));
+  EXPECT_THAT(nack.changes,
+              UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.replies", 1), Pair("dns4.would_fail_over", 1)));
   AskHkv(1);
   EXPECT_THAT(Reply(HkvReply4(1, kA4, kHkvNotLeader, 3)).changes, Contains(Pair("hkv4.nacked", 1)));
 }
@@ -363,8 +361,8 @@ TEST_F(PolicyTest, ABackendMayAskForNoHedges) {
   AskHkv(2);
   const RunResult answer = Reply(HkvReply4(1, kA4, 0, kHkvNeverHedge));
   EXPECT_EQ(answer.verdict, kRedirected);
-  EXPECT_THAT(answer.changes, UnorderedElementsAre(Pair("hkv4.won_by_first", 1), Pair("hkv4.replies", 1),
-                                                   Pair("hkv4.pushbacks", 1)));
+  EXPECT_THAT(answer.changes,
+              UnorderedElementsAre(Pair("hkv4.won_by_first", 1), Pair("hkv4.replies", 1), Pair("hkv4.pushbacks", 1)));
   EXPECT_TRUE(plane().reader().Read(false)->services[kHkv4Service].pushed_back);
   const uint32_t request = FindHkv(2);
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4:pushback", 1}}));
@@ -426,8 +424,8 @@ TEST_F(PolicyTest, ANackThatWantsALaterHedgeIsSentOnByTheClockWhenItIsTime) {
   const uint32_t request = FindHkv(1);
   const RunResult nack = Nack(1, 300);
   EXPECT_EQ(nack.verdict, kDropped);
-  EXPECT_THAT(nack.changes, UnorderedElementsAre(Pair("hkv4.nacks_swallowed", 1), Pair("hkv4:nack", 1),
-                                                    Pair("hkv4.pushbacks", 1)));
+  EXPECT_THAT(nack.changes,
+              UnorderedElementsAre(Pair("hkv4.nacks_swallowed", 1), Pair("hkv4:nack", 1), Pair("hkv4.pushbacks", 1)));
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4:pushback", 1}}));
   Request(request).sent_ns = NowNs() - 301 * kMillisecond;
   EXPECT_EQ(FireNow(request), (Changes{{"hkv4.extra_sends", 1}, {"hkv4.failover_sends", 1}}));

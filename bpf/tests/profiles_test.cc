@@ -18,37 +18,37 @@ using ::testing::Pair;
 class ProfilesTest : public PacketTest {
  protected:
   // Service raw4 with another profile. The fixture puts it back.
-  void Use(const hr_profile& profile) {
-    std::memcpy(const_cast<hr_profile*>(&ServiceConfig(kRaw4Service).profile), &profile, sizeof(profile));
+  void Use(const hr_profile &profile) {
+    std::memcpy(const_cast<hr_profile *>(&ServiceConfig(kRaw4Service).profile), &profile, sizeof(profile));
   }
-  RunResult Ask(const Bytes& payload) {
+  RunResult Ask(const Bytes &payload) {
     return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload).Build());
   }
-  RunResult Answer(const Bytes& payload, const char* from = kA4) {
+  RunResult Answer(const Bytes &payload, const char *from = kA4) {
     return Reply(PacketBuilder(from, kClient4).Udp(kRawPort, kClientPort, payload).Build());
   }
-  static const char* AddressOf(uint32_t mask) { return mask & 1 ? kA4 : mask & 2 ? kB4 : kC4; }
+  static const char *AddressOf(uint32_t mask) { return mask & 1 ? kA4 : mask & 2 ? kB4 : kC4; }
   // The request is hedged, and another backend than the leader answers it.
-  void AnswerElsewhere(uint32_t request, const Bytes& answer) {
+  void AnswerElsewhere(uint32_t request, const Bytes &answer) {
     FireNow(request);
     ASSERT_EQ(Answer(answer, AddressOf(SentTo(request) & ~1u)).verdict, kRedirected);
   }
   // Why a request is forwarded once; empty when it is tracked, and then it is answered and done with.
-  std::string WhyOnce(const Bytes& payload) {
+  std::string WhyOnce(const Bytes &payload) {
     const RunResult run = Ask(payload);
     EXPECT_EQ(run.verdict, kRedirected);
     EXPECT_EQ(Read(run.packet).payload, payload);
     EXPECT_EQ(ChecksumFault(run.packet), "");
     if (!run.changes.contains("raw4.passed_through")) return "";
-    for (const auto& [name, change] : run.changes)
+    for (const auto &[name, change] : run.changes)
       if (name.starts_with("raw4:")) return name.substr(5);
     return "?";
   }
 };
 
-Bytes Joined(const std::string& head, const std::string& body) { return Text(head + body); }
+Bytes Joined(const std::string &head, const std::string &body) { return Text(head + body); }
 
-Bytes Frame(uint16_t id, const std::string& body, uint16_t sequence = 0, uint16_t total = 1) {
+Bytes Frame(uint16_t id, const std::string &body, uint16_t sequence = 0, uint16_t total = 1) {
   std::string head;
   for (const uint16_t field : {id, sequence, total, uint16_t{0}}) {
     head += static_cast<char>(field >> 8);
@@ -64,10 +64,9 @@ class MemcachedTest : public ProfilesTest {
     if (!IsSkipped() && !HasFatalFailure()) Use(BuiltInProfile("memcached"));
   }
   uint32_t Find(uint16_t id) {
-    return FindRequest(kRaw4Service, kClient4, kClientPort,
-                       {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
+    return FindRequest(kRaw4Service, kClient4, kClientPort, {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
   }
-  std::string Once(const std::string& command) { return WhyOnce(Frame(next_id_++, command)); }
+  std::string Once(const std::string &command) { return WhyOnce(Frame(next_id_++, command)); }
 
   uint16_t next_id_ = 1;
 };
@@ -88,11 +87,11 @@ TEST_F(MemcachedTest, OnlyReadsAreHedgedUnlessTheOperatorSaysMore) {
   EXPECT_EQ(Once("get a b c\r\n"), "");
   EXPECT_EQ(Once("gets a\r\n"), "unknown_operation") << "its cas number is one server's own";
   EXPECT_EQ(Once("get a\n"), "") << "memcached takes a bare line feed";
-  for (const char* command :
+  for (const char *command :
        {"set a 0 0 1\r\nx\r\n", "add a 0 0 1\r\nx\r\n", "replace a 0 0 1\r\nx\r\n", "append a 0 0 1\r\nx\r\n",
         "prepend a 0 0 1\r\nx\r\n", "cas a 0 0 1 7\r\nx\r\n", "delete a\r\n", "incr a 1\r\n", "decr a 1\r\n",
-        "touch a 1\r\n", "gat 1 a\r\n", "gats 1 a\r\n", "flush_all\r\n", "version\r\n", "mg a v\r\n",
-        "getx a\r\n", "GET a\r\n", "\x80", ""}) {
+        "touch a 1\r\n", "gat 1 a\r\n", "gats 1 a\r\n", "flush_all\r\n", "version\r\n", "mg a v\r\n", "getx a\r\n",
+        "GET a\r\n", "\x80", ""}) {
     SCOPED_TRACE(command);
     EXPECT_EQ(Once(command), "unknown_operation");
   }
@@ -100,15 +99,14 @@ TEST_F(MemcachedTest, OnlyReadsAreHedgedUnlessTheOperatorSaysMore) {
 
 TEST_F(MemcachedTest, WhatTheOperatorAllowsIsHedgedAndNothingElse) {
   Use(BuiltInProfile("memcached", {"gets", "set", "add", "replace", "cas", "delete", "touch", "gat", "gats"}));
-  for (const char* command :
+  for (const char *command :
        {"gets a b c\r\n", "set a 0 0 1\r\nx\r\n", "add a 0 0 1\r\nx\r\n", "replace a 0 0 10\r\n0123456789\r\n",
-        "cas a 0 0 1 18446744073709551615\r\nx\r\n", "delete a\r\n", "touch a 1\r\n", "gat 1 a\r\n",
-        "gats 1 a\r\n", "set a 0 0 0\r\n\r\n", "set a 0 0 2\r\n\r\n\r\n"}) {
+        "cas a 0 0 1 18446744073709551615\r\nx\r\n", "delete a\r\n", "touch a 1\r\n", "gat 1 a\r\n", "gats 1 a\r\n",
+        "set a 0 0 0\r\n\r\n", "set a 0 0 2\r\n\r\n\r\n"}) {
     SCOPED_TRACE(command);
     EXPECT_EQ(Once(command), "");
   }
-  for (const char* command :
-       {"append a 0 0 1\r\nx\r\n", "prepend a 0 0 1\r\nx\r\n", "incr a 1\r\n", "decr a 1\r\n"}) {
+  for (const char *command : {"append a 0 0 1\r\nx\r\n", "prepend a 0 0 1\r\nx\r\n", "incr a 1\r\n", "decr a 1\r\n"}) {
     SCOPED_TRACE(command);
     EXPECT_EQ(Once(command), "unknown_operation");
   }
@@ -116,12 +114,11 @@ TEST_F(MemcachedTest, WhatTheOperatorAllowsIsHedgedAndNothingElse) {
 
 TEST_F(MemcachedTest, ASecondCommandInTheDatagramIsNotDuplicated) {
   Use(BuiltInProfile("memcached", {"set", "cas", "delete"}));
-  for (const char* command :
-       {"get a\r\nincr b 1\r\n", "get a\r\n\r\n", "delete a\r\nincr b 1\r\n",
-        "set a 0 0 1\r\nx\r\nincr b 1\r\n", "set a 0 0 1\r\nincr b 1\r\n", "set a 0 0 5\r\nx\r\n",
-        "cas a 0 0 1 7\r\nx\r\nincr b 1\r\n", "cas a 0 0 9 1\r\nx\r\n", "set a 0 0 x\r\nx\r\n",
-        "set a 0 0 -1\r\nx\r\n", "set a 0 0 18446744073709551617\r\nx\r\n", "set a 0 0 00000001\r\nx\r\n",
-        "set 1\r\nx", "get a", "get ", "set a 0 0 1\r\nx"}) {
+  for (const char *command : {"get a\r\nincr b 1\r\n", "get a\r\n\r\n", "delete a\r\nincr b 1\r\n",
+                              "set a 0 0 1\r\nx\r\nincr b 1\r\n", "set a 0 0 1\r\nincr b 1\r\n", "set a 0 0 5\r\nx\r\n",
+                              "cas a 0 0 1 7\r\nx\r\nincr b 1\r\n", "cas a 0 0 9 1\r\nx\r\n", "set a 0 0 x\r\nx\r\n",
+                              "set a 0 0 -1\r\nx\r\n", "set a 0 0 18446744073709551617\r\nx\r\n",
+                              "set a 0 0 00000001\r\nx\r\n", "set 1\r\nx", "get a", "get ", "set a 0 0 1\r\nx"}) {
     SCOPED_TRACE(command);
     EXPECT_EQ(Once(command), "unknown_operation");
   }
@@ -179,7 +176,7 @@ TEST_F(MemcachedTest, AServersErrorIsANackAndAPartOfAValueIsNot) {
   Ask(Frame(8, "get a\r\n"));
   EXPECT_EQ(Answer(Frame(8, "SERVER_ERROR is what this value says", 1, 3)).verdict, kRedirected);
   EXPECT_EQ(StateOf(Find(8)), HR_STATE_ANSWERED);
-  for (const char* answer : {"END\r\n", "CLIENT_ERROR bad\r\n", "ERROR\r\n"}) {
+  for (const char *answer : {"END\r\n", "CLIENT_ERROR bad\r\n", "ERROR\r\n"}) {
     Ask(Frame(9, "get a\r\n"));
     EXPECT_EQ(StateOf(Find(9)), HR_STATE_PENDING);
     EXPECT_EQ(Answer(Frame(9, answer)).verdict, kRedirected) << answer;
@@ -192,7 +189,7 @@ TEST_F(MemcachedTest, AnAnswerIsOutstandingUntilItsLastDatagram) {
   Ask(Frame(7, "get old\r\n"));
   AnswerElsewhere(Find(7), Frame(7, "old"));
   Ask(Frame(7, "get new\r\n"));
-  const char* asked = AddressOf(SentTo(Find(7)));
+  const char *asked = AddressOf(SentTo(Find(7)));
   for (const uint16_t sequence : {0, 1, 2}) {
     const RunResult stale = Answer(Frame(7, "old", sequence, 3));
     EXPECT_EQ(stale.verdict, kDropped) << sequence;
@@ -212,9 +209,8 @@ TEST_F(MemcachedTest, TheRestOfAnAnswerThatHasBegunIsNotTheNextOne) {
 }
 
 // Message type, transaction id; RFC 5389 section 6.
-Bytes Stun(uint16_t type, uint8_t transaction, const Bytes& attributes = {}, uint32_t cookie = 0x2112a442) {
-  std::string head = {static_cast<char>(type >> 8), static_cast<char>(type), 0,
-                      static_cast<char>(attributes.size())};
+Bytes Stun(uint16_t type, uint8_t transaction, const Bytes &attributes = {}, uint32_t cookie = 0x2112a442) {
+  std::string head = {static_cast<char>(type >> 8), static_cast<char>(type), 0, static_cast<char>(attributes.size())};
   for (const int shift : {24, 16, 8, 0}) head += static_cast<char>(cookie >> shift);
   head += std::string(11, 0x55) + static_cast<char>(transaction);
   return Joined(head, std::string(attributes.begin(), attributes.end()));
@@ -239,10 +235,8 @@ TEST_F(StunTest, ABindingRequestIsHedgedAndSuccessOrErrorAnswersIt) {
     EXPECT_EQ(WhyOnce(Stun(0x0001, id)), "");
     EXPECT_EQ(FireNow(Find(id)).at("raw4.hedges"), 1);
     Clones(HR_MARK_HEDGE, 1);
-    const char* standby =
-        SentTo(Find(id)) & 0b010 ? kB4 : kC4;  // who answered fast before is asked later again
-    EXPECT_EQ(Answer(Stun(type, id, {0, 9, 0, 4, 0, 0, 4, 20}), standby).verdict, kRedirected)
-        << "420 is an answer";
+    const char *standby = SentTo(Find(id)) & 0b010 ? kB4 : kC4;  // who answered fast before is asked later again
+    EXPECT_EQ(Answer(Stun(type, id, {0, 9, 0, 4, 0, 0, 4, 20}), standby).verdict, kRedirected) << "420 is an answer";
     EXPECT_EQ(Answer(Stun(type, id), kA4).verdict, kDropped);
   }
 }
@@ -266,7 +260,7 @@ TEST_F(StunTest, AServersOwnErrorIsANack) {
 
 TEST_F(StunTest, WhatIsNoBindingResponseDecidesNothing) {
   Ask(Stun(0x0001, 1));
-  for (const Bytes& payload : {Stun(0x0103, 1), Stun(0x0001, 1), Stun(0x0101, 1, {}, 1), Stun(0x0101, 2)})
+  for (const Bytes &payload : {Stun(0x0103, 1), Stun(0x0001, 1), Stun(0x0101, 1, {}, 1), Stun(0x0101, 2)})
     Answer(payload);
   EXPECT_EQ(StateOf(Find(1)), HR_STATE_PENDING);
 }
@@ -320,7 +314,7 @@ TEST_F(ProfilesTest, AReplyWithAnotherEchoAnswersAnOlderRequest) {
   Ask({7, 'o', 'l', 'd'});
   AnswerElsewhere(FindRequest(kRaw4Service, kClient4, kClientPort, {7}), {7, 0, 'o', 'l', 'd'});
   Ask({7, 'n', 'e', 'w'});
-  const char* asked = AddressOf(SentTo(FindRequest(kRaw4Service, kClient4, kClientPort, {7})));
+  const char *asked = AddressOf(SentTo(FindRequest(kRaw4Service, kClient4, kClientPort, {7})));
   EXPECT_EQ(Answer({7, 0, 'o', 'l', 'd'}, asked).verdict, kDropped);
   EXPECT_EQ(Answer({7, 0, 'n', 'e'}, asked).verdict, kDropped) << "cut short";
   EXPECT_EQ(Answer({7, 0, 'n', 'e', 'w'}, asked).verdict, kRedirected);

@@ -23,18 +23,16 @@ constexpr auto kDuration = std::chrono::milliseconds(1500);
 
 class RaceTest : public PacketTest {
  protected:
-  void Step(std::mt19937& random) {
+  void Step(std::mt19937 &random) {
     const auto id = static_cast<uint16_t>(random() % ids_);
-    const char* backend = random() % 2 ? kA4 : kB4;
-    const char* name = random() % 4 ? "www.example.org" : "other.example.org";
-    const TestLinks& links = TestLinks::Get();
-    const auto& programs = skeleton()->progs;
+    const char *backend = random() % 2 ? kA4 : kB4;
+    const char *name = random() % 4 ? "www.example.org" : "other.example.org";
+    const TestLinks &links = TestLinks::Get();
+    const auto &programs = skeleton()->progs;
     switch (random() % 8) {
       case 0:
       case 1:
-      case 2:
-        RunUncounted(programs.hr_splitter, DnsRequest4(id, name), {.ifindex = links.proxy.ifindex});
-        break;
+      case 2: RunUncounted(programs.hr_splitter, DnsRequest4(id, name), {.ifindex = links.proxy.ifindex}); break;
       case 3:
       case 4:
         RunUncounted(programs.hr_reply, DnsReply4(id, backend, 0, name), {.ifindex = links.uplink.ifindex});
@@ -62,24 +60,25 @@ class RaceTest : public PacketTest {
       });
     std::this_thread::sleep_for(kDuration);
     stop = true;
-    for (std::thread& thread : threads) thread.join();
+    for (std::thread &thread : threads) thread.join();
   }
 
-  // One thread asks and runs the lap in which the hedge falls due; the other lets a's reply come at about that time. Returns
-  // what the hedges cost, in millionths of a token.
-  int64_t HedgeAgainst(const std::function<Bytes(uint16_t id)>& reply) {
+  // One thread asks and runs the lap in which the hedge falls due; the other lets a's reply come at about that time.
+  // Returns what the hedges cost, in millionths of a token.
+  int64_t HedgeAgainst(const std::function<Bytes(uint16_t id)> &reply) {
     DataPlaneSpec spec = Spec();
     spec.max_requests = spec.max_parked = 1 << 16;  // an unanswered request is kept for longer than the test takes
     Start(spec);
     constexpr int64_t kBudget = 1'000'000'000'000;
-    volatile hr_service_config& service = ServiceConfig(kDns4Service);
+    volatile hr_service_config &service = ServiceConfig(kDns4Service);
     ServicePolicy(kDns4Service).delay_ns = 1;
     service.deadline_ns = kMillisecond;
     service.retention_ns = 1;
     service.budget_ppm = 0;
     ServiceState(kDns4Service).budget_micros = kBudget;
-    ServiceState(kDns4Service).owed[HR_DEBT_RETRIES] = -1'000'000;  // the budget of attempts after nacks ends no request
-    const TestLinks& links = TestLinks::Get();
+    ServiceState(kDns4Service).owed[HR_DEBT_RETRIES] =
+        -1'000'000;  // the budget of attempts after nacks ends no request
+    const TestLinks &links = TestLinks::Get();
     const auto spin = [this](uint64_t ns) {
       for (const uint64_t until = NowNs() + ns; NowNs() < until;) {
       }
@@ -115,7 +114,7 @@ class RaceTest : public PacketTest {
       usleep(5000);
       // What no backend answered is retained for as long as its flow is believed: here that time passes at once.
       for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
-        volatile hr_request& request = Request(index);
+        volatile hr_request &request = Request(index);
         if (HR_WORD_STATE(request.word) == HR_STATE_EXPIRED) request.done_ns = 0;
       }
       VisitAll();
@@ -127,7 +126,7 @@ class RaceTest : public PacketTest {
 };
 
 TEST_F(RaceTest, NothingIsLostWhenEverythingHappensAtOnce) {
-  volatile hr_service_config& service = ServiceConfig(kDns4Service);
+  volatile hr_service_config &service = ServiceConfig(kDns4Service);
   ServicePolicy(kDns4Service).delay_ns = 300'000;
   service.deadline_ns = 3 * kMillisecond;
   service.retention_ns = 2 * kMillisecond;
@@ -137,10 +136,11 @@ TEST_F(RaceTest, NothingIsLostWhenEverythingHappensAtOnce) {
   const StateView busy = View();
   EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
   // Every kind of end was met, or the test has tested nothing.
-  const hr_stats& stats = busy.services[kDns4Service].stats;
+  const hr_stats &stats = busy.services[kDns4Service].stats;
   for (const int counter : {HR_WON_BY_FIRST, HR_WON_BY_HEDGE, HR_UNANSWERED, HR_PASSED_THROUGH})
     EXPECT_GT(stats.counters[counter], 0u) << counter;
-  for (const int reason : {HR_REASON_RETRANSMISSION, HR_REASON_KEY_BUSY}) EXPECT_GT(stats.reasons[reason], 0u) << reason;
+  for (const int reason : {HR_REASON_RETRANSMISSION, HR_REASON_KEY_BUSY})
+    EXPECT_GT(stats.reasons[reason], 0u) << reason;
   // At rest everything is free again.
   ExpectRest();
 }
@@ -165,14 +165,15 @@ TEST_F(RaceTest, ANackDoesNotEndARequestWhoseHedgeIsBeingClaimed) {
   HedgeAgainst([](uint16_t id) { return DnsReply4(id, kA4, /*rcode=*/2); });  // SERVFAIL
   const StateView busy = View();
   EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
-  const hr_stats& stats = busy.services[kDns4Service].stats;
+  const hr_stats &stats = busy.services[kDns4Service].stats;
   EXPECT_GT(stats.counters[HR_HEDGES], 0u);
   EXPECT_GT(stats.counters[HR_NACKS_SWALLOWED], 0u);
-  EXPECT_EQ(stats.counters[HR_NACKED], 0u) << "b never answered, so every nack of a had another copy or attempt to wait for";
+  EXPECT_EQ(stats.counters[HR_NACKED], 0u)
+      << "b never answered, so every nack of a had another copy or attempt to wait for";
 }
 
 TEST_F(RaceTest, NorWhereCopiesLeaveWithTheFirstSends) {
-  volatile hr_service_config& service = ServiceConfig(kDns4Service);
+  volatile hr_service_config &service = ServiceConfig(kDns4Service);
   ServicePolicy(kDns4Service).delay_ns = 300'000;
   service.deadline_ns = 3 * kMillisecond;
   service.retention_ns = 2 * kMillisecond;
@@ -191,7 +192,7 @@ TEST_F(RaceTest, NorWhereCopiesLeaveWithTheFirstSends) {
 
 TEST_F(RaceTest, NothingIsLostWhenPlacesAreShort) {
   ids_ = 2000;
-  volatile hr_service_config& service = ServiceConfig(kDns4Service);
+  volatile hr_service_config &service = ServiceConfig(kDns4Service);
   ServicePolicy(kDns4Service).delay_ns = 100'000;
   service.deadline_ns = 2 * kMillisecond;
   service.retention_ns = 1 * kMillisecond;

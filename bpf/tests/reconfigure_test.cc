@@ -78,8 +78,7 @@ TEST_F(ReconfigureTest, ARemovedServiceIsNotFoundAndItsAnswersAreStillGivenInIts
   DataPlaneSpec spec = WithIds();
   const uint32_t id = Raw(spec).id;
   std::vector<RetiredBackend> backends;
-  for (const BackendSpec& backend : Raw(spec).backends)
-    backends.push_back({backend.id, backend.address, backend.port});
+  for (const BackendSpec &backend : Raw(spec).backends) backends.push_back({backend.id, backend.address, backend.port});
   spec.services.erase(spec.services.begin() + kRaw4Service);
   const std::vector<RetiredService> retired = {{id, kRaw4, kRawPort}};
   Reconfigure(spec);
@@ -129,7 +128,7 @@ TEST_F(ReconfigureTest, ATwiceGivenNumberIsRefused) {
 TEST_F(ReconfigureTest, AVipPassesFromOneServiceToAnother) {
   ASSERT_EQ(SentTo(RawRequest(1)), kA4);
   DataPlaneSpec spec = WithIds();
-  ServiceSpec& successor = Raw(spec);
+  ServiceSpec &successor = Raw(spec);
   successor.name = "successor";
   successor.id = 12;
   successor.primary = 0;
@@ -179,7 +178,7 @@ TEST_F(ReconfigureTest, AServiceThatComesBackFollowsItsOwnClusterAndNoOther) {
 TEST_F(ReconfigureTest, WhoWasRemovedIsNotBelievedToLead) {
   AnnounceLeader(kB4, 5);
   DataPlaneSpec spec = WithIds();
-  std::vector<BackendSpec>& backends = spec.services[kHkv4Service].backends;
+  std::vector<BackendSpec> &backends = spec.services[kHkv4Service].backends;
   backends.erase(backends.begin() + 1);
   Reconfigure(spec);
   const RunResult run = Announce(Seal(Leading(kCluster4, kB4, kHkvPort, 6, 1), kKey4));
@@ -231,8 +230,7 @@ TEST_F(ReconfigureTest, PacketsThatAreUnderWayStrayNowhere) {
   }();
   BackendState(kRaw4A).health = HR_DOWN;
   BackendState(kRaw4A).health_since_ns = NowNs();
-  for (const uint32_t id : {uint32_t{kRaw4B}, uint32_t{kRaw4C}, 40u})
-    BackendState(id).answer_ewma_ns = kMillisecond;
+  for (const uint32_t id : {uint32_t{kRaw4B}, uint32_t{kRaw4C}, 40u}) BackendState(id).answer_ewma_ns = kMillisecond;
   std::atomic<bool> stop = false;
   std::atomic<uint64_t> packets = 0;
   std::atomic<int> untouched = 0, strayed = 0;
@@ -266,21 +264,22 @@ TEST_F(ReconfigureTest, PacketsThatAreUnderWayStrayNowhere) {
     std::this_thread::sleep_for(std::chrono::milliseconds(5));
   }
   stop = true;
-  for (std::thread& thread : threads) thread.join();
+  for (std::thread &thread : threads) thread.join();
   EXPECT_GT(packets, 1000u);
   EXPECT_EQ(untouched, 0);
   EXPECT_EQ(strayed, 0);
 }
 
-// One generation allows attempts but not this operation, and the other one the operation but no second attempt: only halves
-// of both, under one packet, would let a copy of it wait. Within a packet's time the generations change several times.
+// One generation allows attempts but not this operation, and the other one the operation but no second attempt: only
+// halves of both, under one packet, would let a copy of it wait. Within a packet's time the generations change several
+// times.
 TEST_F(ReconfigureTest, NoPacketSeesTwoConfigurationsMixed) {
-  const auto configure = [this](uint8_t attempts, const char* operation) {
+  const auto configure = [this](uint8_t attempts, const char *operation) {
     hr_service_config config{};
-    memcpy(&config, const_cast<hr_service_config*>(&ServiceConfig(kRaw4Service)), sizeof(config));
+    memcpy(&config, const_cast<hr_service_config *>(&ServiceConfig(kRaw4Service)), sizeof(config));
     config.attempts = attempts;
     config.profile = PairedBy(4, absl::StrCat("operations: [{match: [{offset: 4, bytes: \"", operation, "\"}]}]"));
-    memcpy(const_cast<hr_service_config*>(&ServiceConfig(kRaw4Service)), &config, sizeof(config));
+    memcpy(const_cast<hr_service_config *>(&ServiceConfig(kRaw4Service)), &config, sizeof(config));
     Published() = Published() ^ 1;
   };
   configure(2, "01");
@@ -311,11 +310,11 @@ TEST_F(ReconfigureTest, NoPacketSeesTwoConfigurationsMixed) {
 
 TEST_F(ReconfigureTest, WhatIsWrongChangesNothing) {
   const uint64_t before_ns = ServicePolicy(kDns4Service).delay_ns;
-  for (const auto& spoil : std::vector<std::function<void(DataPlaneSpec&)>>{
-           [](DataPlaneSpec& spec) { spec.services.back().id = HR_MAX_SERVICES; },
-           [](DataPlaneSpec& spec) { spec.services.back().backends[0].id = 4000; },
-           [](DataPlaneSpec& spec) { spec.services.back().backends[0].address = "nowhere"; },
-           [](DataPlaneSpec& spec) { spec.services.back().backends.clear(); }}) {
+  for (const auto &spoil : std::vector<std::function<void(DataPlaneSpec &)>>{
+           [](DataPlaneSpec &spec) { spec.services.back().id = HR_MAX_SERVICES; },
+           [](DataPlaneSpec &spec) { spec.services.back().backends[0].id = 4000; },
+           [](DataPlaneSpec &spec) { spec.services.back().backends[0].address = "nowhere"; },
+           [](DataPlaneSpec &spec) { spec.services.back().backends.clear(); }}) {
     DataPlaneSpec spec = WithIds();
     spec.services[kDns4Service].delay_ns = 1;
     spoil(spec);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// SPLITTER, ports of a VIP without a service: what a host says at a closed port, with every checksum complete, also where the
-// packet came with one that a device should have finished.
+// SPLITTER, ports of a VIP without a service: what a host says at a closed port, with every checksum complete, also
+// where the packet came with one that a device should have finished.
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
 
@@ -23,14 +23,14 @@ constexpr uint8_t kTcpRst = 0x04, kTcpFin = 0x01;
 
 class RefuseTest : public PacketTest {
  protected:
-  static tcphdr TcpOf(const Bytes& frame, bool ipv6) {
+  static tcphdr TcpOf(const Bytes &frame, bool ipv6) {
     tcphdr header{};
     const size_t offset = kEthernetBytes + (ipv6 ? 40 : 20);
     EXPECT_EQ(frame.size(), offset + sizeof(header)) << "nothing but the headers";
     if (frame.size() >= offset + sizeof(header)) memcpy(&header, frame.data() + offset, sizeof(header));
     return header;
   }
-  void ExpectRefusal(const RunResult& run, const char* vip, const char* client) {
+  void ExpectRefusal(const RunResult &run, const char *vip, const char *client) {
     EXPECT_EQ(run.verdict, kRedirected);
     EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("host.refusals", 1)));
     EXPECT_EQ(Read(run.packet).source, vip);
@@ -64,7 +64,8 @@ TEST_F(RefuseTest, ASynIsReset) {
   }
 }
 
-// RFC 9293: where the segment acknowledges something, the reset has that as its sequence number and acknowledges nothing.
+// RFC 9293: where the segment acknowledges something, the reset has that as its sequence number and acknowledges
+// nothing.
 TEST_F(RefuseTest, ASegmentOfAConnectionIsResetInItsWindow) {
   const Bytes segment = From(false).Tcp(kClientPort, kClosedPort, kTcpAck, Text("data")).Build();
   const RunResult run = Split(segment);
@@ -75,10 +76,12 @@ TEST_F(RefuseTest, ASegmentOfAConnectionIsResetInItsWindow) {
   EXPECT_TRUE(reset.rst && !reset.ack);
   EXPECT_EQ(reset.seq, asked.ack_seq);
   ExpectRefusal(Split(From(false).Tcp(kClientPort, kClosedPort, kTcpAck, Pattern(2400, 1)).Build(),
-                      {.gso_segs = 2, .gso_size = 1200}), kDns4, kClient4);
+                      {.gso_segs = 2, .gso_size = 1200}),
+                kDns4, kClient4);
 }
 
-// ---- No route to a backend ----------------------------------------------------------------------------------------------
+// ---- No route to a backend
+// ----------------------------------------------------------------------------------------------
 
 constexpr uint64_t kAllPlaces = 0xff;
 
@@ -90,7 +93,8 @@ class UnroutedTest : public RefuseTest {
   }
   void Unroute(uint64_t places, int64_t for_ns = 60'000'000'000) {
     const uint64_t until_ns = static_cast<uint64_t>(static_cast<int64_t>(NowNs()) + for_ns);
-    for (const auto service : {kDns4Service, kDns6Service}) ServicePolicy(service).unrouted = (until_ns & ~HR_UNROUTED_PLACES) | places;
+    for (const auto service : {kDns4Service, kDns6Service})
+      ServicePolicy(service).unrouted = (until_ns & ~HR_UNROUTED_PLACES) | places;
   }
   static Bytes Query(bool ipv6, uint16_t id) {
     return From(ipv6).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
@@ -103,7 +107,8 @@ TEST_F(UnroutedTest, ADatagramIsToldSoInAWayThatConnectedSocketsHear) {
     const RunResult run = Split(sent);
     EXPECT_EQ(run.verdict, kRedirected);
     const std::string service = ipv6 ? "dns6" : "dns4";
-    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair(service + ".requests", 1), Pair(service + ".unrouted", 1), Pair(service + ":no_route", 1)));
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair(service + ".requests", 1), Pair(service + ".unrouted", 1),
+                                                  Pair(service + ":no_route", 1)));
     const PacketView view = Read(run.packet);
     EXPECT_EQ(view.source, ipv6 ? kDns6 : kDns4);
     EXPECT_EQ(view.icmp_type, ipv6 ? 1 : 3);
@@ -146,7 +151,8 @@ TEST_F(UnroutedTest, TheDaemonsWordEnds) {
 }
 
 TEST_F(RefuseTest, AResetGetsNoAnswer) {
-  for (const uint8_t flags : {kTcpRst, static_cast<uint8_t>(kTcpRst | kTcpAck), static_cast<uint8_t>(kTcpRst | kTcpFin)}) {
+  for (const uint8_t flags :
+       {kTcpRst, static_cast<uint8_t>(kTcpRst | kTcpAck), static_cast<uint8_t>(kTcpRst | kTcpFin)}) {
     const RunResult run = Split(From(false).Tcp(kClientPort, kClosedPort, flags).Build());
     EXPECT_EQ(run.verdict, kUntouched);
     EXPECT_THAT(run.changes, IsEmpty());
@@ -165,7 +171,8 @@ TEST_F(RefuseTest, ADatagramGetsPortUnreachableThatQuotesIt) {
         EXPECT_EQ(view.icmp_type, ipv6 ? 1 : 3);
         EXPECT_EQ(view.icmp_code, ipv6 ? 4 : 3);
         const Bytes whole = Layer3(sent);
-        EXPECT_EQ(view.payload, Bytes(whole.begin(), whole.begin() + (ipv6 ? 48 : 28))) << "headers and 8 bytes, RFC 792";
+        EXPECT_EQ(view.payload, Bytes(whole.begin(), whole.begin() + (ipv6 ? 48 : 28)))
+            << "headers and 8 bytes, RFC 792";
       }
     }
   }
@@ -190,7 +197,7 @@ TEST_F(RefuseTest, PortUnreachablesAreLimitedAndResetsAreNot) {
 }
 
 TEST_F(RefuseTest, StrangersAreToldNothing) {
-  for (const Bytes& packet : {From(false).Udp(kClientPort, kClosedPort, {}).Build(),
+  for (const Bytes &packet : {From(false).Udp(kClientPort, kClosedPort, {}).Build(),
                               From(false).Tcp(kClientPort, kClosedPort, kTcpSyn).Build()}) {
     const RunResult run = Split(packet, {.ingress_ifindex = 1});
     EXPECT_EQ(run.verdict, kDropped);
@@ -200,7 +207,7 @@ TEST_F(RefuseTest, StrangersAreToldNothing) {
 
 TEST_F(RefuseTest, WhatIsNoWholePlainPacketToAVipGetsNoAnswer) {
   const Bytes fragments = From(false).Udp(kClientPort, kClosedPort, Pattern(100, 1)).BuildFragments(64, 7)[0];
-  for (const Bytes& packet :
+  for (const Bytes &packet :
        {fragments, From(false).Ipv4Options({1, 1, 1, 1}).Udp(kClientPort, kClosedPort, {}).Build(),
         PacketBuilder(kClient4, "10.99.0.99").Tcp(kClientPort, kClosedPort, kTcpSyn).Build()}) {
     const RunResult run = Split(packet);

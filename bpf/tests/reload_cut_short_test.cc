@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A reload that ends before any of its writes: after an error the configuration before holds, and after the daemon's death the
-// next reload reaches what it is given, to the byte; and so it does when that one ends half-way.
+// A reload that ends before any of its writes: after an error the configuration before holds, and after the daemon's
+// death the next reload reaches what it is given, to the byte; and so it does when that one ends half-way.
 #include "bpf/tests/reconfigure_fixture.h"
 
 namespace hedgerow::packets {
@@ -11,9 +11,9 @@ class ReloadCutShortTest : public ReconfigureTest {
  protected:
   // Some of everything: one service comes, one goes; of another its leader goes, somebody comes and settings
   // change; a cluster's key is another, and another service's cluster is another one.
-  static DataPlaneSpec Wanted(const DataPlaneSpec& old) {
+  static DataPlaneSpec Wanted(const DataPlaneSpec &old) {
     DataPlaneSpec next = old;
-    ServiceSpec& raw = next.services[kRaw4Service];
+    ServiceSpec &raw = next.services[kRaw4Service];
     raw.backends.erase(raw.backends.begin());
     raw.backends.push_back(Another(raw, "10.77.0.14", 40, 3));
     raw.delay_ns = kMillisecond;
@@ -31,10 +31,10 @@ class ReloadCutShortTest : public ReconfigureTest {
     next.services.erase(next.services.begin() + kOnceService);
     return next;
   }
-  // The reload ends before its write of this number (from 1). As by a kill nothing is written afterwards, or as by an error it
-  // can be undone. False: there are not so many writes.
+  // The reload ends before its write of this number (from 1). As by a kill nothing is written afterwards, or as by an
+  // error it can be undone. False: there are not so many writes.
   enum class End { kKilled, kError };
-  bool EndsBefore(int number, const DataPlaneSpec& next, End end = End::kKilled) {
+  bool EndsBefore(int number, const DataPlaneSpec &next, End end = End::kKilled) {
     int writes = 0;
     plane().config().OnWrite([&](absl::string_view) {
       Announce(Seal(Leading(kOtherCluster, kA4, kHkvPort, 900, ++announced_), kKey6));
@@ -49,8 +49,8 @@ class ReloadCutShortTest : public ReconfigureTest {
     return !status.ok();
   }
   void Forget() {
-    const absl::Status forgotten = plane().config().Forget({{kNewService, kNewVip, kRawPort}},
-                                                  {{40, "10.77.0.14", kRawPort}, {41, "10.77.0.15", kRawPort}});
+    const absl::Status forgotten = plane().config().Forget(
+        {{kNewService, kNewVip, kRawPort}}, {{40, "10.77.0.14", kRawPort}, {41, "10.77.0.15", kRawPort}});
     ASSERT_TRUE(forgotten.ok()) << forgotten;
   }
   // The place that no backend has keeps its number until a backend gets it.
@@ -106,10 +106,14 @@ TEST_F(ReloadCutShortTest, AfterAnErrorTheConfigurationBeforeHoldsWithAnAdminist
   ASSERT_TRUE(plane().policy().PinLeader("raw4", "a").ok());
   int lets_in_at = 0;
   plane().config().OnWrite([&](absl::string_view) { return ++lets_in_at, absl::OkStatus(); });
-  ASSERT_FALSE(plane().config().Reconfigure(next, [&] {
-                        plane().config().OnWrite(nullptr);
-                        return absl::UnavailableError("no route");
-                      }).ok());
+  ASSERT_FALSE(plane()
+                   .config()
+                   .Reconfigure(next,
+                                [&] {
+                                  plane().config().OnWrite(nullptr);
+                                  return absl::UnavailableError("no route");
+                                })
+                   .ok());
   const auto before = [&] {
     Reconfigure(old);
     Forget();
@@ -130,13 +134,13 @@ TEST_F(ReloadCutShortTest, AfterAnErrorTheConfigurationBeforeHoldsWithAnAdminist
   }
 }
 
-// One is killed when the other cluster has spoken already, and the next one when the name of the first cluster stands there
-// again, but not yet its leader.
+// One is killed when the other cluster has spoken already, and the next one when the name of the first cluster stands
+// there again, but not yet its leader.
 TEST_F(ReloadCutShortTest, WhatAnotherClusterHasSaidIsForgottenHoweverOftenItEnds) {
   const DataPlaneSpec old = WithIds();
   DataPlaneSpec next = old;
   next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, {kKey6}, 0, kAnnouncePort};
-  const auto killed_before = [&](absl::string_view write, const DataPlaneSpec& spec) {
+  const auto killed_before = [&](absl::string_view write, const DataPlaneSpec &spec) {
     bool published = false, dead = false;
     plane().config().OnWrite([&](absl::string_view what) {
       Announce(Seal(Leading(kOtherCluster, kA4, kHkvPort, 900, ++announced_), kKey6));
@@ -164,12 +168,13 @@ TEST_F(ReloadCutShortTest, AMapThatIsFullEndsItAndItIsUndone) {
   std::vector<hr_endpoint> junk;
   const size_t vips = Entries(skeleton()->maps.vips).size();
   for (uint32_t i = 0; vips + i < HR_MAX_SERVICES; ++i) {
-    hr_endpoint& endpoint = junk.emplace_back();
+    hr_endpoint &endpoint = junk.emplace_back();
     endpoint.port_be = static_cast<uint16_t>(i);
     ASSERT_TRUE(UpdateElement(skeleton()->maps.vips, &endpoint, &i).ok());
   }
   const DataPlaneSpec old = WithIds();
-  ASSERT_EQ(plane().config().Reconfigure(Wanted(old)).code(), absl::StatusCode::kInternal) << "the fault was not planted";
+  ASSERT_EQ(plane().config().Reconfigure(Wanted(old)).code(), absl::StatusCode::kInternal)
+      << "the fault was not planted";
   EXPECT_EQ(SentTo(RawRequest(1)), kA4);
   Reconfigure(old);
   Forget();

@@ -36,7 +36,7 @@ class ReloadStepsTest : public ReconfigureTest {
   }
 
   // Looks before each write of `work`, and after the last.
-  void LookThrough(const std::function<absl::Status()>& work, const std::function<void()>& look) {
+  void LookThrough(const std::function<absl::Status()> &work, const std::function<void()> &look) {
     int steps = 0;
     plane().config().OnWrite([&](absl::string_view what) {
       SCOPED_TRACE(testing::Message() << "before write " << ++steps << ", to " << what);
@@ -50,7 +50,7 @@ class ReloadStepsTest : public ReconfigureTest {
     look();
     EXPECT_GT(steps, 3) << "it writes nothing";
   }
-  void Reload(const DataPlaneSpec& spec, const std::function<void()>& look) {
+  void Reload(const DataPlaneSpec &spec, const std::function<void()> &look) {
     LookThrough([&] { return plane().config().Reconfigure(spec); }, look);
   }
 
@@ -59,13 +59,13 @@ class ReloadStepsTest : public ReconfigureTest {
     uint32_t request = 0;
     uint16_t port = 0;
     Bytes payload;
-    const char* vip = nullptr;
+    const char *vip = nullptr;
   };
-  static std::string Endpoint(const PacketView& packet) {
+  static std::string Endpoint(const PacketView &packet) {
     return packet.destination + ":" + std::to_string(packet.destination_port);
   }
   // A request from a port of its own.
-  Asked Ask(Bytes payload = Pattern(8, 1), const char* vip = kRaw4, uint32_t service = kRaw4Service) {
+  Asked Ask(Bytes payload = Pattern(8, 1), const char *vip = kRaw4, uint32_t service = kRaw4Service) {
     Rank();
     Asked asked;
     asked.port = next_port_++;
@@ -78,15 +78,15 @@ class ReloadStepsTest : public ReconfigureTest {
     asked.request = FindRequest(service, kClient4, asked.port, CutTo(asked.payload, 4));
     return asked;
   }
-  RunResult Answer(const Asked& asked, const std::string& by) {
+  RunResult Answer(const Asked &asked, const std::string &by) {
     return Reply(PacketBuilder(by, kClient4).Udp(kRawPort, asked.port, asked.payload).Build());
   }
-  void ExpectAnswered(const Asked& asked, const std::string& by) {
+  void ExpectAnswered(const Asked &asked, const std::string &by) {
     const RunResult run = Answer(asked, by);
     EXPECT_EQ(run.verdict, kRedirected) << "the answer of " << by;
     EXPECT_EQ(Read(run.packet).source, asked.vip) << "the answer of " << by;
   }
-  static std::string HostOf(const std::string& endpoint) { return endpoint.substr(0, endpoint.find(':')); }
+  static std::string HostOf(const std::string &endpoint) { return endpoint.substr(0, endpoint.find(':')); }
 
   uint16_t next_port_ = 20000;
 };
@@ -99,8 +99,7 @@ TEST_F(ReloadStepsTest, EveryRequestIsHedgedAndAnswered) {
   Raw(spec).backends.push_back(Another(Raw(spec), kD4, kD, 4));
   Raw(spec).delay_ns *= 2;
   Raw(spec).primary = 2;
-  const std::set<std::string> ours = {"10.77.0.11:9000", "10.77.0.12:9000", "10.77.0.13:9000",
-                                      "10.77.0.14:9000"};
+  const std::set<std::string> ours = {"10.77.0.11:9000", "10.77.0.12:9000", "10.77.0.13:9000", "10.77.0.14:9000"};
   std::set<std::string> asked;
   Reload(spec, [&] {
     const Asked one = Ask();
@@ -153,7 +152,7 @@ TEST_F(ReloadStepsTest, ADrainedLeaderThatIsRemovedIsAskedByNobody) {
 // Before, byte 4 says whether a request may be sent twice, and afterwards byte 6. What neither allows is never
 // sent twice, also where half of the one and half of the other would allow it.
 TEST_F(ReloadStepsTest, WhatNeitherConfigurationDuplicatesIsNotDuplicated) {
-  const auto with = [&](const char* match) {
+  const auto with = [&](const char *match) {
     DataPlaneSpec spec = WithIds();
     Raw(spec).profile = PairedBy(4, absl::StrCat("operations: [{match: [", match, "]}]"));
     return spec;
@@ -161,7 +160,7 @@ TEST_F(ReloadStepsTest, WhatNeitherConfigurationDuplicatesIsNotDuplicated) {
   Reconfigure(with(R"({offset: 4, bytes: "01"})"));
   bool waited_before = false, waits_after = false;
   Reload(with(R"({offset: 6, bytes: "02"})"), [&] {
-    for (const Bytes& neither : {Bytes{1, 0, 0, 0, 2, 0, 0, 0}, Bytes{2, 0, 0, 0, 0, 0, 1, 0}}) {
+    for (const Bytes &neither : {Bytes{1, 0, 0, 0, 2, 0, 0, 0}, Bytes{2, 0, 0, 0, 0, 0, 1, 0}}) {
       const Asked one = Ask(neither);
       EXPECT_EQ(one.to, "10.77.0.11:9000");
       EXPECT_EQ(one.request, 0u) << "a copy of it waits";
@@ -175,17 +174,16 @@ TEST_F(ReloadStepsTest, WhatNeitherConfigurationDuplicatesIsNotDuplicated) {
 
 TEST_F(ReloadStepsTest, AVipThatPassesOnIsNeverNobodys) {
   DataPlaneSpec spec = WithIds();
-  ServiceSpec& successor = Raw(spec);
+  ServiceSpec &successor = Raw(spec);
   successor.name = "successor";
   successor.id = 12;
   successor.primary = 0;
   successor.backends = {Another(successor, kD4, kD, 0), Another(successor, "10.77.0.15", kD + 1, 1)};
-  Reload(spec,
-         [&] {
-           const Asked one = Ask();
-           ASSERT_TRUE(one.to == "10.77.0.11:9000" || one.to == "10.77.0.14:9000") << one.to;
-           ExpectAnswered(one, HostOf(one.to));
-         });
+  Reload(spec, [&] {
+    const Asked one = Ask();
+    ASSERT_TRUE(one.to == "10.77.0.11:9000" || one.to == "10.77.0.14:9000") << one.to;
+    ExpectAnswered(one, HostOf(one.to));
+  });
   EXPECT_EQ(Ask().to, "10.77.0.14:9000");
 }
 
@@ -200,7 +198,7 @@ TEST_F(ReloadStepsTest, AnAddedServiceIsAllThereWhenItIsFound) {
   added.id = 12;
   added.profile = PairedBy(4);
   added.backends = {Another(added, kD4, kD, 0), Another(added, "10.77.0.15", kD + 1, 1)};
-  for (BackendSpec& backend : added.backends) backend.port = kRawPort;
+  for (BackendSpec &backend : added.backends) backend.port = kRawPort;
   added.primary = 0;
   spec.services.push_back(added);
   uint64_t sequence = 0;
@@ -221,16 +219,15 @@ TEST_F(ReloadStepsTest, AnAddedServiceIsAllThereWhenItIsFound) {
 // One node goes and one comes, and both say all the time that they lead.
 TEST_F(ReloadStepsTest, WhoIsAnnouncedMeanwhileLeadsToNobodyElse) {
   DataPlaneSpec spec = WithIds();
-  ServiceSpec& hkv = spec.services[kHkv4Service];
+  ServiceSpec &hkv = spec.services[kHkv4Service];
   BackendSpec added = Another(hkv, kD4, kD, 3);
   added.node = 4;
   hkv.backends.erase(hkv.backends.begin() + 1);
   hkv.backends.push_back(added);
-  const std::set<std::string> ours = {"10.77.0.11:4801", "10.77.0.12:4801", "10.77.0.13:4801",
-                                      "10.77.0.14:4801"};
+  const std::set<std::string> ours = {"10.77.0.11:4801", "10.77.0.12:4801", "10.77.0.13:4801", "10.77.0.14:4801"};
   uint64_t term = 5;
   Reload(spec, [&] {
-    for (const char* leader : {kD4, kB4}) {
+    for (const char *leader : {kD4, kB4}) {
       Announce(Seal(Leading(kCluster4, leader, kHkvPort, ++term, 1), kKey4));
       const RunResult run = Split(HkvRequest4(term));
       ASSERT_EQ(run.verdict, kRedirected);
@@ -247,7 +244,7 @@ TEST_F(ReloadStepsTest, WhoIsAnnouncedMeanwhileLeadsToNobodyElse) {
 // A nack names the node that comes to a place where somebody else was.
 TEST_F(ReloadStepsTest, WhoIsNotShownYetIsNamedByNobody) {
   DataPlaneSpec spec = WithIds();
-  std::vector<BackendSpec>& backends = spec.services[kHkv4Service].backends;
+  std::vector<BackendSpec> &backends = spec.services[kHkv4Service].backends;
   backends.erase(backends.begin() + 1);
   Reconfigure(spec);
   BackendSpec added = Another(spec.services[kHkv4Service], kD4, kD, 1);
@@ -298,7 +295,7 @@ TEST_F(ReloadStepsTest, AConnectionStaysWithWhoIsRemovedUntilHeIsForgotten) {
 // In the map of leaders stands by now who was announced between the last two looks at it.
 TEST_F(ReloadStepsTest, WhoWasAnnouncedLastBeforeHeWasRemovedDoesNotLead) {
   DataPlaneSpec spec = WithIds();
-  std::vector<BackendSpec>& backends = spec.services[kHkv4Service].backends;
+  std::vector<BackendSpec> &backends = spec.services[kHkv4Service].backends;
   backends.erase(backends.begin() + 1);
   uint64_t term = 5;
   Reload(spec, [&] { Announce(Seal(Leading(kCluster4, kB4, kHkvPort, ++term, 1), kKey4)); });

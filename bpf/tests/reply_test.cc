@@ -23,7 +23,7 @@ class ReplyTest : public PacketTest {
   uint32_t Find(uint8_t id, uint16_t port = kClientPort) {
     return FindRequest(kRaw4Service, kClient4, port, {id, 0, 0, 0});
   }
-  RunResult Answer(uint8_t id, const char* backend, Bytes more = {42}, uint16_t port = kClientPort) {
+  RunResult Answer(uint8_t id, const char *backend, Bytes more = {42}, uint16_t port = kClientPort) {
     Bytes payload = {id, 0, 0, 0};
     payload.insert(payload.end(), more.begin(), more.end());
     return Reply(PacketBuilder(backend, kClient4).Udp(9000, port, payload).Build());
@@ -36,7 +36,7 @@ class ReplyTest : public PacketTest {
     EXPECT_EQ(SentTo(request), 0b11u);
     return request;
   }
-  void ExpectUntouched(const Bytes& packet, const Changes& changes, const RunContext& context = {}) {
+  void ExpectUntouched(const Bytes &packet, const Changes &changes, const RunContext &context = {}) {
     const RunResult run = Reply(packet, context);
     EXPECT_EQ(run.verdict, kUntouched);
     EXPECT_EQ(run.packet, packet);
@@ -49,10 +49,9 @@ TEST_F(ReplyTest, TheFirstAnswerReachesTheClientFromTheVip) {
   const uint32_t request = FindDns(1);
   const RunResult run = Reply(DnsReply4(1, kA4));
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet),
-            Layer3(PacketBuilder(kDns4, kClient4)
-                       .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org")))
-                       .Build()));
+  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns4, kClient4)
+                                           .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org")))
+                                           .Build()));
   EXPECT_EQ(Read(run.packet).destination_mac, TestLinks::Get().proxy.mac) << "else it is for another host";
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.won_by_first", 1), Pair("dns4.replies", 1)));
   EXPECT_EQ(StateOf(request), HR_STATE_ANSWERED);
@@ -61,13 +60,11 @@ TEST_F(ReplyTest, TheFirstAnswerReachesTheClientFromTheVip) {
 
 TEST_F(ReplyTest, TheFirstAnswerOverIpv6ComesFromTheVipsPort) {
   Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build());
-  const RunResult run = Reply(
-      PacketBuilder(kA6, kClient6).Udp(kBackendDnsPort6, kClientPort, DnsAnswer(DnsQuery(1, "a.org"))).Build());
+  const RunResult run =
+      Reply(PacketBuilder(kA6, kClient6).Udp(kBackendDnsPort6, kClientPort, DnsAnswer(DnsQuery(1, "a.org"))).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(
-      Layer3(run.packet),
-      Layer3(
-          PacketBuilder(kDns6, kClient6).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "a.org"))).Build()));
+  EXPECT_EQ(Layer3(run.packet),
+            Layer3(PacketBuilder(kDns6, kClient6).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "a.org"))).Build()));
   EXPECT_EQ(ChecksumFault(run.packet), "");
 }
 
@@ -90,7 +87,8 @@ TEST_F(ReplyTest, AHedgeWinsAndTheLateLoserIsDropped) {
   EXPECT_THAT(lost.changes, UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:loser", 1)));
 }
 
-// The answer that ends a request gives its copy back, so copies are held for as long as answers take, whatever the delay is.
+// The answer that ends a request gives its copy back, so copies are held for as long as answers take, whatever the
+// delay is.
 TEST_F(ReplyTest, CopiesAreHeldAsLongAsAnswersTake) {
   constexpr uint16_t kWaiting = 5;
   for (uint16_t id = 1; id <= 120; ++id) {  // of 128 copies a client may hold a half; no lap runs
@@ -110,7 +108,8 @@ TEST_F(ReplyTest, CopiesAreHeldAsLongAsAnswersTake) {
   Clones(HR_MARK_HEDGE, 1);
 }
 
-// The word says that the request is answered, and the program that has written it still works with the entry: its copy is there.
+// The word says that the request is answered, and the program that has written it still works with the entry: its copy
+// is there.
 TEST_F(ReplyTest, ARequestIsNotFreedUnderTheProgramThatEndsIt) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1), parked = Request(request).parked;
@@ -166,15 +165,14 @@ TEST_F(ReplyTest, TheOnlyBackendAskedMayAnswerInManyDatagramsAsLongAsItLikes) {
 TEST_F(ReplyTest, FragmentsFollowTheirFirstToTheClient) {
   for (const bool ipv6 : {false, true}) {
     SCOPED_TRACE(ipv6 ? "IPv6" : "IPv4");
-    const char* client = ipv6 ? kClient6 : kClient4;
-    const char* vip = ipv6 ? kRaw6 : kRaw4;
+    const char *client = ipv6 ? kClient6 : kClient4;
+    const char *vip = ipv6 ? kRaw6 : kRaw4;
     Split(PacketBuilder(client, vip).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
     Bytes payload = Pattern(3000, 1);
     payload[0] = 1, payload[1] = payload[2] = payload[3] = 0;
     const auto sent =
         PacketBuilder(ipv6 ? kA6 : kA4, client).Udp(9000, kClientPort, payload).BuildFragments(1400, 0x777);
-    const auto wanted =
-        PacketBuilder(vip, client).Udp(kRawPort, kClientPort, payload).BuildFragments(1400, 0x777);
+    const auto wanted = PacketBuilder(vip, client).Udp(kRawPort, kClientPort, payload).BuildFragments(1400, 0x777);
     for (size_t i = 0; i < sent.size(); ++i) {
       const RunResult run = Reply(sent[i]);
       EXPECT_EQ(run.verdict, kRedirected);
@@ -195,8 +193,7 @@ TEST_F(ReplyTest, TheLosersFragmentsAreDroppedWithTheirFirst) {
   for (size_t i = 1; i < fragments.size(); ++i) {
     const RunResult run = Reply(fragments[i]);
     EXPECT_EQ(run.verdict, kDropped);
-    EXPECT_THAT(run.changes,
-                UnorderedElementsAre(Pair("dns4.later_fragments", 1), Pair("dns4:loser_fragment", 1)));
+    EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.later_fragments", 1), Pair("dns4:loser_fragment", 1)));
   }
 }
 
@@ -207,7 +204,7 @@ TEST_F(ReplyTest, AForeignDatagramWithAnOldIdentificationStaysUntouched) {
       PacketBuilder(kA4, kClient4).Udp(9000, kClientPort, {1, 0, 0, 0, 5, 5, 5, 5, 6, 6}).BuildFragments(16, 7);
   ASSERT_EQ(Reply(ours[0]).verdict, kRedirected);
   const auto foreign = PacketBuilder(kA4, kClient4).Udp(2049, 700, Pattern(40, 1)).BuildFragments(16, 7);
-  for (const Bytes& fragment : foreign) {
+  for (const Bytes &fragment : foreign) {
     const RunResult run = Reply(fragment);
     EXPECT_EQ(run.verdict, kUntouched);
     EXPECT_EQ(run.packet, fragment);
@@ -276,8 +273,7 @@ TEST_F(ReplyTest, AnAnswerToAnUntrackedRequestReachesTheClient) {
 TEST_F(ReplyTest, WhatIsNoReplyOfTheProfileIsPassedOnAndDecidesNothing) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1);
-  for (const Bytes& payload :
-       {DnsQuery(1, "www.example.org"), CutTo(DnsAnswer(DnsQuery(1, "a.org")), 11), Bytes()}) {
+  for (const Bytes &payload : {DnsQuery(1, "www.example.org"), CutTo(DnsAnswer(DnsQuery(1, "a.org")), 11), Bytes()}) {
     const RunResult run = Reply(PacketBuilder(kA4, kClient4).Udp(53, kClientPort, payload).Build());
     EXPECT_EQ(run.verdict, kRedirected);
     EXPECT_EQ(Read(run.packet).source, kDns4);
@@ -356,7 +352,8 @@ TEST_F(ReplyTest, AnAnswerLaterThanTheFlowIsBelievedReachesTheClientOnce) {
   EXPECT_EQ(late.verdict, kRedirected);
   EXPECT_EQ(Read(late.packet).source, kDns4);
   EXPECT_EQ(late.changes.at("dns4.late_answers"), 1);
-  EXPECT_THAT(Reply(DnsReply4(1, kA4)).changes, UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:late", 1)));
+  EXPECT_THAT(Reply(DnsReply4(1, kA4)).changes,
+              UnorderedElementsAre(Pair("dns4.losers_dropped", 1), Pair("dns4:late", 1)));
   EXPECT_EQ(Reply(DnsReply4(1, kB4)).verdict, kRedirected) << "the same server's second one, as directly";
   Advance(HR_LATE_NS);
   ExpectUntouched(DnsReply4(1, kB4), {{"host:no_flow", 1}});
@@ -388,9 +385,10 @@ TEST_F(ReplyTest, TheEchoIsComparedToTheLastByte) {
   EXPECT_EQ(Reply(DnsReply4(7, kA4, 0, "new.example.org")).verdict, kRedirected);
 }
 
-// The first one keeps the id. Each answer reaches the client once, also where the first one was hedged and in any order.
+// The first one keeps the id. Each answer reaches the client once, also where the first one was hedged and in any
+// order.
 TEST_F(ReplyTest, QuestionsAtOnceUnderOneIdAreAllAnswered) {
-  for (const char* name : {"one.example.org", "two.example.org", "three.example.org"}) Split(DnsRequest4(7, name));
+  for (const char *name : {"one.example.org", "two.example.org", "three.example.org"}) Split(DnsRequest4(7, name));
   const uint32_t first = FindDns(7);
   FireNow(first);
   const RunResult early = Reply(DnsReply4(7, kA4, 0, "three.example.org"));
@@ -429,8 +427,7 @@ TEST_F(ReplyTest, TcpGoesBackInTheVipsName) {
   Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
   const RunResult run = Reply(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpSynAck).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet),
-            Layer3(PacketBuilder(kDns4, kClient4).Tcp(kDnsPort, kClientPort, kTcpSynAck).Build()));
+  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns4, kClient4).Tcp(kDnsPort, kClientPort, kTcpSynAck).Build()));
   EXPECT_EQ(Read(run.packet).destination_mac, TestLinks::Get().proxy.mac);
   EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4.tcp_packets", 1)));
 }
@@ -458,7 +455,7 @@ TEST_F(ReplyTest, EveryRewrittenChecksumIsRight) {
 
 TEST_F(ReplyTest, AnswerTimesAreSampled) {
   Split(DnsRequest4(1));
-  volatile hr_request& request = Request(FindDns(1));
+  volatile hr_request &request = Request(FindDns(1));
   request.sent_ns = request.sent_ns - 5 * kMillisecond;
   Reply(DnsReply4(1, kA4));
   EXPECT_GE(BackendState(kDns4A).answer_ewma_ns, 5 * kMillisecond);

@@ -23,35 +23,39 @@ class ShareTest : public PacketTest {
   static constexpr uint32_t kCopies = 128;
   static constexpr uint32_t kClientCopies = kCopies / HR_CLIENT_PARTS + 1, kServiceCopies = kCopies / 4 / 8;
 
-  static Bytes Ask(const std::string& client, const char* vip, uint16_t id) {
+  static Bytes Ask(const std::string &client, const char *vip, uint16_t id) {
     const uint16_t port = vip == std::string(kRaw4) ? kRawPort : kDnsPort;
     return PacketBuilder(client.c_str(), vip).Udp(kClientPort, port, DnsQuery(id, "www.example.org")).Build();
   }
   // A request to dns4; why it was forwarded, "" where it is tracked.
-  std::string WhyForwarded(const std::string& client, uint16_t id, const char* vip = kDns4) {
+  std::string WhyForwarded(const std::string &client, uint16_t id, const char *vip = kDns4) {
     const Changes changes = Split(Ask(client, vip, id)).changes;
-    for (const auto& [name, count] : changes)
+    for (const auto &[name, count] : changes)
       if (const size_t colon = name.find(':'); colon != std::string::npos) return name.substr(colon + 1);
     return "";
   }
-  static uint32_t Count(bpf_map* flows) {
+  static uint32_t Count(bpf_map *flows) {
     hr_flow_key key{}, next{};
     uint32_t count = 0;
-    for (const void* at = nullptr; bpf_map_get_next_key(bpf_map__fd(flows), at, &next) == 0; at = &key, ++count) key = next;
+    for (const void *at = nullptr; bpf_map_get_next_key(bpf_map__fd(flows), at, &next) == 0; at = &key, ++count)
+      key = next;
     return count;
   }
-  uint32_t Find(const std::string& client, uint16_t id) {
-    return FindRequest(kDns4Service, client.c_str(), kClientPort, {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
+  uint32_t Find(const std::string &client, uint16_t id) {
+    return FindRequest(kDns4Service, client.c_str(), kClientPort,
+                       {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
   }
   // An address whose client has another place than `other`'s request 1. They share one by chance otherwise.
-  std::string Stranger(const std::string& other) {
+  std::string Stranger(const std::string &other) {
     const uint32_t place = Request(Find(other, 1)).client;
     for (int i = 1;; ++i) {
       const std::string client = "10.77.2." + std::to_string(i);
       if (WhyForwarded(client, 999) != "") return client;
       const uint32_t request = Find(client, 999);
       const bool differs = Request(request).client != place;
-      Reply(PacketBuilder(kA4, client.c_str()).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(999, "www.example.org"))).Build());
+      Reply(PacketBuilder(kA4, client.c_str())
+                .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(999, "www.example.org")))
+                .Build());
       VisitAll();
       if (differs) return client;
     }
@@ -73,22 +77,25 @@ TEST_F(ShareTest, AClientThatFloodsLeavesHalfOfTheTableToOthers) {
 
 TEST_F(ShareTest, AServiceThatIsFloodedByManyLeavesAQuarterToOthers) {
   uint16_t tracked = 0;
-  for (uint16_t i = 0; i < 250 && tracked < kCopies / 4 * 3; ++i) tracked += WhyForwarded("10.77.1." + std::to_string(i), 1).empty();
+  for (uint16_t i = 0; i < 250 && tracked < kCopies / 4 * 3; ++i)
+    tracked += WhyForwarded("10.77.1." + std::to_string(i), 1).empty();
   ASSERT_EQ(tracked, kCopies / 4 * 3);
   EXPECT_EQ(WhyForwarded("10.77.3.1", 1), "service_share");
-  for (uint16_t id = 1; id <= kServiceCopies; ++id) EXPECT_EQ(WhyForwarded("10.77.3." + std::to_string(id), id, kRaw4), "") << id;
+  for (uint16_t id = 1; id <= kServiceCopies; ++id)
+    EXPECT_EQ(WhyForwarded("10.77.3." + std::to_string(id), id, kRaw4), "") << id;
   EXPECT_EQ(WhyForwarded("10.77.3.9", 9, kRaw4), "service_share");
 }
 
 TEST_F(ShareTest, AClientThatMakesEverNewFlowsMakesOnlyItsLikeBeForgotten) {
   constexpr uint32_t kFlows = 1024, kPart = kFlows / HR_FLOW_PARTS;  // of the fixture
-  const auto from_port = [](const std::string& client, uint16_t port) {
+  const auto from_port = [](const std::string &client, uint16_t port) {
     return PacketBuilder(client.c_str(), kDns4).Udp(port, kDnsPort, DnsQuery(1, "www.example.org")).Build();
   };
-  const auto known = [this](const std::string& client, uint16_t port) {
+  const auto known = [this](const std::string &client, uint16_t port) {
     return HasFlow(client.c_str(), port, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A);
   };
-  Advance((1ull << HR_FLOW_TICK_SHIFT) - NowNs() % (1ull << HR_FLOW_TICK_SHIFT));  // a client's part is counted anew in each tick
+  Advance((1ull << HR_FLOW_TICK_SHIFT) -
+          NowNs() % (1ull << HR_FLOW_TICK_SHIFT));  // a client's part is counted anew in each tick
   ASSERT_EQ(WhyForwarded(kClient4, 1), "");
   const std::string other = Stranger(kClient4);
   Split(from_port(other, kClientPort));
@@ -101,7 +108,8 @@ TEST_F(ShareTest, AClientThatMakesEverNewFlowsMakesOnlyItsLikeBeForgotten) {
   // Its latest flow is where it is looked for: the answer to a request that was not tracked reaches it.
   const uint16_t last = 10'000 + 4 * kFlows - 1;
   EXPECT_FALSE(known(kClient4, last));
-  EXPECT_EQ(Reply(PacketBuilder(kA4, kClient4).Udp(kDnsPort, last, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()).verdict,
+  EXPECT_EQ(Reply(PacketBuilder(kA4, kClient4).Udp(kDnsPort, last, DnsAnswer(DnsQuery(1, "www.example.org"))).Build())
+                .verdict,
             kRedirected);
   // In another tick it may make as many anew.
   Advance(2ull << HR_FLOW_TICK_SHIFT);
@@ -111,7 +119,7 @@ TEST_F(ShareTest, AClientThatMakesEverNewFlowsMakesOnlyItsLikeBeForgotten) {
 
 // The control: as many flows of as many clients, none of which makes more than its part.
 TEST_F(ShareTest, FlowsOfManyClientsMakeTheOldestBeForgotten) {
-  const auto from = [](const std::string& client) { return Ask(client, kDns4, 1); };
+  const auto from = [](const std::string &client) { return Ask(client, kDns4, 1); };
   Split(from("10.77.3.1"));
   ASSERT_TRUE(HasFlow("10.77.3.1", kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A));
   for (int i = 0; i < 4096; ++i) Split(from("10.78." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1)));
@@ -152,11 +160,15 @@ TEST_F(ShareTest, AClientThatUsedUpItsHedgesLeavesOthersTheirs) {
 TEST_F(ShareTest, AClientThatIsAlwaysRefusedLeavesOthersTheirAttempts) {
   ASSERT_EQ(WhyForwarded(kClient4, 1), "");
   const std::string other = Stranger(kClient4);
-  const auto refuse = [&](const std::string& client, uint16_t id) {
-    return Reply(PacketBuilder(kA4, client.c_str()).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org"), 2)).Build()).changes;
+  const auto refuse = [&](const std::string &client, uint16_t id) {
+    return Reply(PacketBuilder(kA4, client.c_str())
+                     .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org"), 2))
+                     .Build())
+        .changes;
   };
   for (uint16_t id = 2; id <= HR_RETRIES_MAX / 2; ++id) ASSERT_EQ(WhyForwarded(kClient4, id), "");
-  for (uint16_t id = 1; id <= HR_RETRIES_MAX / 2; ++id) ASSERT_THAT(refuse(kClient4, id), Contains(Pair("dns4:nack", 1))) << id;
+  for (uint16_t id = 1; id <= HR_RETRIES_MAX / 2; ++id)
+    ASSERT_THAT(refuse(kClient4, id), Contains(Pair("dns4:nack", 1))) << id;
   ASSERT_EQ(WhyForwarded(kClient4, 60), "");
   EXPECT_THAT(refuse(kClient4, 60), Contains(Pair("dns4:no_retry_budget", 1)));
   ASSERT_EQ(WhyForwarded(other, 1), "");

@@ -35,11 +35,11 @@ std::unique_ptr<Sniffer> Sniffer::Open(int ifindex) {
   address.sll_family = AF_PACKET;
   address.sll_protocol = htons(ETH_P_ALL);
   address.sll_ifindex = ifindex;
-  if (bind(socket.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address)) != 0) return nullptr;
+  if (bind(socket.get(), reinterpret_cast<sockaddr *>(&address), sizeof(address)) != 0) return nullptr;
   return std::unique_ptr<Sniffer>(new Sniffer(std::move(socket), ifindex));
 }
 
-bool Sniffer::TakeOne(std::vector<Captured>& into) {
+bool Sniffer::TakeOne(std::vector<Captured> &into) {
   Captured captured;
   captured.packet.resize(4096);
   sockaddr_ll from{};
@@ -56,7 +56,7 @@ bool Sniffer::TakeOne(std::vector<Captured>& into) {
   if (bytes < 0) return false;
   if (from.sll_pkttype == PACKET_OUTGOING) return true;
   captured.packet.resize(static_cast<size_t>(bytes));
-  for (cmsghdr* c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
+  for (cmsghdr *c = CMSG_FIRSTHDR(&message); c != nullptr; c = CMSG_NXTHDR(&message, c)) {
     if (c->cmsg_level == SOL_SOCKET && c->cmsg_type == SO_MARK) memcpy(&captured.mark, CMSG_DATA(c), 4);
     if (c->cmsg_level == SOL_PACKET && c->cmsg_type == PACKET_AUXDATA) {
       tpacket_auxdata auxiliary{};
@@ -81,11 +81,11 @@ std::vector<Captured> Sniffer::Take(size_t expected, int timeout_ms) {
   }
 }
 
-bool Sniffer::Send(const Bytes& packet) {
+bool Sniffer::Send(const Bytes &packet) {
   sockaddr_ll address{};
   address.sll_family = AF_PACKET;
   address.sll_ifindex = ifindex_;
-  return sendto(socket_.get(), packet.data(), packet.size(), 0, reinterpret_cast<sockaddr*>(&address),
+  return sendto(socket_.get(), packet.data(), packet.size(), 0, reinterpret_cast<sockaddr *>(&address),
                 sizeof(address)) == static_cast<ssize_t>(packet.size());
 }
 

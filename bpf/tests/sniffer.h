@@ -28,11 +28,11 @@ class Sniffer {
   // Packets that came in at the interface. Waits up to `timeout_ms` for the first `expected`, then takes what
   // is there.
   std::vector<Captured> Take(size_t expected, int timeout_ms);
-  bool Send(const Bytes& packet);
+  bool Send(const Bytes &packet);
 
  private:
   Sniffer(net::UniqueFd socket, int ifindex) : socket_(std::move(socket)), ifindex_(ifindex) {}
-  bool TakeOne(std::vector<Captured>& into);
+  bool TakeOne(std::vector<Captured> &into);
 
   net::UniqueFd socket_;
   int ifindex_;

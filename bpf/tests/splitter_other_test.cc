@@ -13,7 +13,7 @@ namespace {
 
 class SplitterOtherTest : public PacketTest {
  protected:
-  void ExpectUntouched(const Bytes& packet, const Changes& changes) {
+  void ExpectUntouched(const Bytes &packet, const Changes &changes) {
     const RunResult run = Split(packet);
     EXPECT_EQ(run.verdict, kUntouched);
     EXPECT_EQ(run.packet, packet);
@@ -34,11 +34,9 @@ TEST_F(SplitterOtherTest, ATcpConnectionGoesToTheLeader) {
 }
 
 TEST_F(SplitterOtherTest, ATcpConnectionOverIpv6GoesToTheLeadersPort) {
-  const RunResult run =
-      Split(PacketBuilder(kClient6, kDns6).Tcp(kClientPort, kDnsPort, kTcpSyn, Text("abc")).Build());
-  EXPECT_EQ(
-      Layer3(run.packet),
-      Layer3(PacketBuilder(kClient6, kA6).Tcp(kClientPort, kBackendDnsPort6, kTcpSyn, Text("abc")).Build()));
+  const RunResult run = Split(PacketBuilder(kClient6, kDns6).Tcp(kClientPort, kDnsPort, kTcpSyn, Text("abc")).Build());
+  EXPECT_EQ(Layer3(run.packet),
+            Layer3(PacketBuilder(kClient6, kA6).Tcp(kClientPort, kBackendDnsPort6, kTcpSyn, Text("abc")).Build()));
 }
 
 TEST_F(SplitterOtherTest, ATcpConnectionKeepsItsBackendWhenTheLeaderChanges) {
@@ -55,8 +53,7 @@ TEST_F(SplitterOtherTest, AForgottenTcpConnectionGoesToTheLeader) {
 }
 
 TEST_F(SplitterOtherTest, ATcpSegmentOfManyIsRewrittenToo) {
-  const Bytes packet =
-      PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpAck, Pattern(2400, 1)).Build();
+  const Bytes packet = PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpAck, Pattern(2400, 1)).Build();
   const RunResult run = Split(packet, {.gso_segs = 2, .gso_size = 1200});
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_EQ(ChecksumFault(run.packet), "");
@@ -65,8 +62,7 @@ TEST_F(SplitterOtherTest, ATcpSegmentOfManyIsRewrittenToo) {
 TEST_F(SplitterOtherTest, AVipAnswersPing) {
   const RunResult run = Split(PacketBuilder(kClient4, kDns4).Echo(false, 77, Text("are you there?")).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet),
-            Layer3(PacketBuilder(kDns4, kClient4).Echo(true, 77, Text("are you there?")).Build()));
+  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns4, kClient4).Echo(true, 77, Text("are you there?")).Build()));
   EXPECT_EQ(Read(run.packet).destination_mac, TestLinks::Get().proxy.mac);
   EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("host.pings", 1)));
 }
@@ -75,8 +71,7 @@ TEST_F(SplitterOtherTest, AVipAnswersPingOverIpv6) {
   for (size_t bytes : {0, 1, 56, 1400}) {
     const RunResult run = Split(PacketBuilder(kClient6, kDns6).Echo(false, 77, Pattern(bytes, 1)).Build());
     EXPECT_EQ(run.verdict, kRedirected);
-    EXPECT_EQ(Layer3(run.packet),
-              Layer3(PacketBuilder(kDns6, kClient6).Echo(true, 77, Pattern(bytes, 1)).Build()));
+    EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kDns6, kClient6).Echo(true, 77, Pattern(bytes, 1)).Build()));
     EXPECT_EQ(ChecksumFault(run.packet), "");
   }
 }
@@ -92,7 +87,7 @@ TEST_F(SplitterOtherTest, LaterFragmentsFollowTheirFirst) {
     SCOPED_TRACE(ipv6 ? "IPv6" : "IPv4");
     auto request = ipv6 ? PacketBuilder(kClient6, kRaw6) : PacketBuilder(kClient4, kRaw4);
     auto expected = ipv6 ? PacketBuilder(kClient6, kA6) : PacketBuilder(kClient4, kA4);
-    const char* name = ipv6 ? "raw6" : "raw4";
+    const char *name = ipv6 ? "raw6" : "raw4";
     const auto sent = request.Udp(kClientPort, kRawPort, Pattern(3000, 1)).BuildFragments(1400, 0x4242);
     const auto wanted = expected.Udp(kClientPort, kRawPort, Pattern(3000, 1)).BuildFragments(1400, 0x4242);
     ASSERT_EQ(sent.size(), 3u);
@@ -125,8 +120,7 @@ TEST_F(SplitterOtherTest, WhenTheFragmentMapIsFullTheOldestDatagramIsForgotten) 
 }
 
 TEST_F(SplitterOtherTest, WhatIsForNoVipStaysUntouched) {
-  ExpectUntouched(PacketBuilder(kClient4, "10.99.0.99").Udp(kClientPort, 53, Text("wrong address")).Build(),
-                  {});
+  ExpectUntouched(PacketBuilder(kClient4, "10.99.0.99").Udp(kClientPort, 53, Text("wrong address")).Build(), {});
   ExpectUntouched(PacketBuilder(kClient6, "fd99::99").Tcp(kClientPort, 53, kTcpSyn).Build(), {});
 }
 
@@ -138,9 +132,7 @@ TEST_F(SplitterOtherTest, WhatIsNotIpStaysUntouched) {
 }
 
 TEST_F(SplitterOtherTest, MalformedPacketsStayUntouched) {
-  const auto udp = [] {
-    return PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org"));
-  };
+  const auto udp = [] { return PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")); };
   auto changed = [&](size_t offset, uint8_t value) {
     Bytes packet = udp().Build();
     packet[kEthernetBytes + offset] = value;
@@ -148,7 +140,7 @@ TEST_F(SplitterOtherTest, MalformedPacketsStayUntouched) {
   };
   const Bytes good = udp().Build();
   struct {
-    const char* what;
+    const char *what;
     Bytes packet;
   } const cases[] = {
       {"IPv4 header length below 20", changed(0, 0x44)},
@@ -160,7 +152,7 @@ TEST_F(SplitterOtherTest, MalformedPacketsStayUntouched) {
       {"UDP length 0", udp().UdpLength(0).Build()},
       {"UDP length above the packet", udp().UdpLength(static_cast<uint16_t>(good.size())).Build()},
   };
-  for (const auto& each : cases) {
+  for (const auto &each : cases) {
     SCOPED_TRACE(each.what);
     ExpectUntouched(each.packet, {{"host:malformed", 1}});
   }
@@ -168,11 +160,10 @@ TEST_F(SplitterOtherTest, MalformedPacketsStayUntouched) {
 
 // Cut off at every byte: a packet that lies about its length is never read beyond its end, and never changed.
 TEST_F(SplitterOtherTest, PacketsCutShortStayUntouched) {
-  for (const Bytes& whole :
-       {PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build(),
-        PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build(),
-        PacketBuilder(kClient6, kDns6).Tcp(kClientPort, kDnsPort, kTcpSyn).Build(),
-        PacketBuilder(kClient4, kDns4).Echo(false, 1, Text("ping")).Build()}) {
+  for (const Bytes &whole : {PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build(),
+                             PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).Build(),
+                             PacketBuilder(kClient6, kDns6).Tcp(kClientPort, kDnsPort, kTcpSyn).Build(),
+                             PacketBuilder(kClient4, kDns4).Echo(false, 1, Text("ping")).Build()}) {
     // Below the IP header the kernel refuses to run the program at all.
     for (size_t bytes = kEthernetBytes + 40; bytes < whole.size(); ++bytes) {
       const Bytes packet = CutTo(whole, bytes);
@@ -202,13 +193,13 @@ TEST_F(SplitterOtherTest, AnErrorAboutAnAnswerGoesToTheBackendOfItsConnection) {
     const char *router, *client, *vip, *backend;
     uint16_t port;
     uint8_t type, code;
-    const char* counter;
+    const char *counter;
   } const cases[] = {{"10.77.0.254", kClient4, kDns4, kA4, 53, 3, 4, "dns4.icmp_translated"},
                      {"fd77::fe", kClient6, kDns6, kA6, kBackendDnsPort6, 2, 0, "dns6.icmp_translated"}};
-  for (const auto& each : cases) {
+  for (const auto &each : cases) {
     SCOPED_TRACE(each.vip);
     // As far as the sequence number: what is quoted keeps its checksum.
-    const auto error = [&each](const char* from, uint16_t port, const char* to) {
+    const auto error = [&each](const char *from, uint16_t port, const char *to) {
       const Bytes quoted = Layer3(PacketBuilder(from, each.client).Tcp(port, kClientPort, kTcpAck).Build());
       const size_t bytes = (quoted[0] >> 4 == 4 ? 20 : 40) + 8;
       const Bytes cut(quoted.begin(), quoted.begin() + static_cast<ptrdiff_t>(bytes));

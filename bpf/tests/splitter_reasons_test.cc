@@ -16,27 +16,24 @@ namespace {
 
 class SplitterReasonTest : public PacketTest {
  protected:
-  static PacketBuilder Raw(Bytes payload) {
-    return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload);
-  }
+  static PacketBuilder Raw(Bytes payload) { return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload); }
 
   // Forwarded to the leader of the service, untracked, for just this reason.
-  void ExpectForwarded(const RunResult& run, const std::string& service, const std::string& reason,
-                       const char* leader) {
+  void ExpectForwarded(const RunResult &run, const std::string &service, const std::string &reason,
+                       const char *leader) {
     EXPECT_EQ(run.verdict, kRedirected);
     EXPECT_EQ(Read(run.packet).destination, leader);
     EXPECT_EQ(ChecksumFault(run.packet), "");
-    EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair(service + ".requests", 1),
-                                                  std::pair(service + ".passed_through", 1),
-                                                  std::pair(service + ":" + reason, 1)));
+    EXPECT_THAT(run.changes,
+                UnorderedElementsAre(std::pair(service + ".requests", 1), std::pair(service + ".passed_through", 1),
+                                     std::pair(service + ":" + reason, 1)));
   }
 };
 
 TEST_F(SplitterReasonTest, Bypass) {
   ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
   ExpectForwarded(Split(DnsRequest4(1)), "dns4", "bypass", kA4);
-  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A))
-      << "its reply must find the VIP";
+  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A)) << "its reply must find the VIP";
   ASSERT_TRUE(plane().policy().SetBypass("dns4", false).ok());
   EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
 }
@@ -44,20 +41,19 @@ TEST_F(SplitterReasonTest, Bypass) {
 TEST_F(SplitterReasonTest, NoDaemonForTooLong) {
   plane().policy().HedgeUntil(NowNs() - 1);
   ExpectForwarded(Split(DnsRequest4(1)), "dns4", "no_daemon", kA4);
-  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A))
-      << "its reply must find the VIP";
+  EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A)) << "its reply must find the VIP";
   plane().policy().HedgeUntil(NowNs() + kSecond);
   EXPECT_THAT(Split(DnsRequest4(1)).changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
 }
 
 TEST_F(SplitterReasonTest, NotHedgedWithOneBackend) {
-  ExpectForwarded(Split(PacketBuilder(kClient4, kSingle4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()),
-                  "single", "not_hedged", kA4);
+  ExpectForwarded(Split(PacketBuilder(kClient4, kSingle4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()), "single",
+                  "not_hedged", kA4);
 }
 
 TEST_F(SplitterReasonTest, NotHedgedWithOneAttempt) {
-  ExpectForwarded(Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()),
-                  "once", "not_hedged", kA4);
+  ExpectForwarded(Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build()), "once",
+                  "not_hedged", kA4);
 }
 
 TEST_F(SplitterReasonTest, Fragment) {
@@ -65,9 +61,8 @@ TEST_F(SplitterReasonTest, Fragment) {
   const RunResult run = Split(fragments[0]);
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_EQ(Read(run.packet).destination, kA4);
-  EXPECT_THAT(run.changes,
-              UnorderedElementsAre(std::pair("raw4.requests", 1), std::pair("raw4.passed_through", 1),
-                                   std::pair("raw4:fragment", 1)));
+  EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("raw4.requests", 1), std::pair("raw4.passed_through", 1),
+                                                std::pair("raw4:fragment", 1)));
 }
 
 TEST_F(SplitterReasonTest, TooBig) {
@@ -79,7 +74,7 @@ TEST_F(SplitterReasonTest, TooBig) {
 
 TEST_F(SplitterReasonTest, UnknownOperation) {
   struct {
-    const char* what;
+    const char *what;
     Bytes payload;
   } const cases[] = {
       {"a response (QR)", DnsQuery(1, "www.example.org", 0x8100)},
@@ -88,10 +83,10 @@ TEST_F(SplitterReasonTest, UnknownOperation) {
       {"shorter than a header", CutTo(DnsQuery(1, "www.example.org"), 11)},
       {"empty", {}},
   };
-  for (const auto& each : cases) {
+  for (const auto &each : cases) {
     SCOPED_TRACE(each.what);
-    ExpectForwarded(Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, each.payload).Build()),
-                    "dns4", "unknown_operation", kA4);
+    ExpectForwarded(Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, each.payload).Build()), "dns4",
+                    "unknown_operation", kA4);
   }
   ExpectForwarded(Split(Raw({1, 2, 3}).Build()), "raw4", "unknown_operation", kA4);
 }
@@ -106,10 +101,7 @@ TEST_F(SplitterReasonTest, Retransmission) {
 }
 
 TEST_F(SplitterReasonTest, RetransmissionWhoseChecksumIsInAnotherState) {
-  Split(PacketBuilder(kClient4, kDns4)
-            .Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org"))
-            .With(Checksum::kNone)
-            .Build());
+  Split(PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "a.org")).With(Checksum::kNone).Build());
   EXPECT_EQ(Split(DnsRequest4(1, "a.org")).changes.at("dns4:retransmission"), 1);
 }
 
@@ -122,9 +114,12 @@ TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
   // Each request is another client's, since one client's share is smaller.
   const auto client = [](uint16_t id) { return "10.77.1." + std::to_string(id); };
   const auto ask = [&](uint16_t id) {
-    return Split(PacketBuilder(client(id).c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
+    return Split(
+        PacketBuilder(client(id).c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
   };
-  const auto find = [&](uint16_t id) { return FindRequest(kDns4Service, client(id).c_str(), kClientPort, {0, static_cast<uint8_t>(id)}); };
+  const auto find = [&](uint16_t id) {
+    return FindRequest(kDns4Service, client(id).c_str(), kClientPort, {0, static_cast<uint8_t>(id)});
+  };
   // 32 copies may be parked: the 33rd request goes untracked.
   for (uint16_t id = 1; id <= 32; ++id) ASSERT_EQ(ask(id).changes.size(), 1u) << id;
   ExpectForwarded(ask(33), "dns4", "pool_full", kA4);
@@ -149,13 +144,13 @@ TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
 
 TEST_F(SplitterReasonTest, ScoreboardFull) {
   // Every place is taken by a reference that names nobody's present life.
-  bpf_map* scoreboard = skeleton()->maps.scoreboard;
+  bpf_map *scoreboard = skeleton()->maps.scoreboard;
   hr_scoreboard_set full{};
-  for (auto& way : full.ways) way = HR_REFERENCE(0xffffffff, 0, 1);
+  for (auto &way : full.ways) way = HR_REFERENCE(0xffffffff, 0, 1);
   const uint32_t sets = StateMapEntries(scoreboard);
   for (uint32_t i = 0; i < sets; ++i) ASSERT_TRUE(UpdateElement(scoreboard, &i, &full).ok());
   ExpectForwarded(Split(DnsRequest4(1)), "dns4", "scoreboard_full", kA4);
-  for (auto& way : full.ways) way = 0;
+  for (auto &way : full.ways) way = 0;
   for (uint32_t i = 0; i < sets; ++i) ASSERT_TRUE(UpdateElement(scoreboard, &i, &full).ok());
   EXPECT_EQ(Split(DnsRequest4(1)).changes.size(), 1u);
 }
@@ -174,17 +169,16 @@ TEST_F(SplitterReasonTest, IpOptions) {
 }
 
 TEST_F(SplitterReasonTest, IpOptionsIsAlsoAnAtomicIpv6Fragment) {
-  const RunResult run = Split(
-      PacketBuilder(kClient6, kRaw6).Udp(kClientPort, kRawPort, Pattern(8, 1)).AtomicFragment(77).Build());
+  const RunResult run =
+      Split(PacketBuilder(kClient6, kRaw6).Udp(kClientPort, kRawPort, Pattern(8, 1)).AtomicFragment(77).Build());
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_EQ(Read(run.packet).destination, kA6);
-  EXPECT_THAT(run.changes,
-              UnorderedElementsAre(std::pair("raw6.requests", 1), std::pair("raw6.passed_through", 1),
-                                   std::pair("raw6:ip_options", 1)));
+  EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("raw6.requests", 1), std::pair("raw6.passed_through", 1),
+                                                std::pair("raw6:ip_options", 1)));
 }
 
 // The frame with IPv6 extension headers in front of what follows its IPv6 header (RFC 8200 section 4).
-Bytes WithExtensions(Bytes frame, const std::vector<uint8_t>& headers, size_t bytes = 8) {
+Bytes WithExtensions(Bytes frame, const std::vector<uint8_t> &headers, size_t bytes = 8) {
   uint8_t next = frame[kEthernetBytes + 6];
   Bytes all;
   for (auto header = headers.rbegin(); header != headers.rend(); ++header) {
@@ -205,18 +199,17 @@ Bytes WithExtensions(Bytes frame, const std::vector<uint8_t>& headers, size_t by
 }
 
 TEST_F(SplitterReasonTest, IpOptionsAreAlsoIpv6HopByHopAndDestinationOptions) {
-  const auto udp = [](const char* to) {
+  const auto udp = [](const char *to) {
     return PacketBuilder(kClient6, to).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build();
   };
-  for (const std::vector<uint8_t>& headers : {std::vector<uint8_t>{IPPROTO_HOPOPTS}, {IPPROTO_DSTOPTS},
-                                              {IPPROTO_HOPOPTS, IPPROTO_DSTOPTS}}) {
+  for (const std::vector<uint8_t> &headers :
+       {std::vector<uint8_t>{IPPROTO_HOPOPTS}, {IPPROTO_DSTOPTS}, {IPPROTO_HOPOPTS, IPPROTO_DSTOPTS}}) {
     for (const size_t bytes : {8, 24}) {
       const RunResult run = Split(WithExtensions(udp(kRaw6), headers, bytes));
       EXPECT_EQ(run.verdict, kRedirected);
       EXPECT_EQ(Layer3(run.packet), Layer3(WithExtensions(udp(kA6), headers, bytes))) << "checksum and all";
-      EXPECT_THAT(run.changes,
-                  UnorderedElementsAre(std::pair("raw6.requests", 1), std::pair("raw6.passed_through", 1),
-                                       std::pair("raw6:ip_options", 1)));
+      EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("raw6.requests", 1), std::pair("raw6.passed_through", 1),
+                                                    std::pair("raw6:ip_options", 1)));
     }
   }
   // What routes on its way, or signs addresses, is not for us to change.
@@ -233,11 +226,11 @@ TEST_F(SplitterReasonTest, FragmentsWithOptionsStayTogether) {
       PacketBuilder(kClient6, kRaw6).Udp(kClientPort, kRawPort, Pattern(100, 1)).BuildFragments(64, 0x4242);
   ASSERT_EQ(fragments.size(), 2u);
   constexpr size_t kFragmentHeader = kEthernetBytes + 40;
-  for (Bytes& fragment : fragments) fragment[kFragmentHeader] = IPPROTO_DSTOPTS;
+  for (Bytes &fragment : fragments) fragment[kFragmentHeader] = IPPROTO_DSTOPTS;
   const Bytes options = {IPPROTO_UDP, 0, 1, 4, 0, 0, 0, 0};
   fragments[0].insert(fragments[0].begin() + kFragmentHeader + 8, options.begin(), options.end());
   fragments[0][kEthernetBytes + 5] = static_cast<uint8_t>(fragments[0][kEthernetBytes + 5] + options.size());
-  for (const Bytes& fragment : fragments) {
+  for (const Bytes &fragment : fragments) {
     const RunResult run = Split(WithExtensions(fragment, {IPPROTO_HOPOPTS}));
     EXPECT_EQ(run.verdict, kRedirected);
     EXPECT_EQ(Read(run.packet).destination, kA6);
@@ -251,8 +244,7 @@ TEST_F(SplitterReasonTest, TrailingBytesBehindTheDatagram) {
 
 TEST_F(SplitterReasonTest, SendFailedDropsWithItsReason) {
   ServiceConfig(kOnceService).backends[0] = 600;  // no such backend
-  const RunResult run =
-      Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build());
+  const RunResult run = Split(PacketBuilder(kClient4, kOnce4).Udp(kClientPort, kRawPort, Pattern(8, 1)).Build());
   EXPECT_EQ(run.verdict, kDropped);
   EXPECT_EQ(run.changes.at("once:send_failed"), 1);
 }
@@ -262,8 +254,7 @@ TEST_F(SplitterReasonTest, ClockKickFailedLeavesTheClockAtRestForTheNextRequest)
   const RunResult run = Split(DnsRequest4(1));
   ASSERT_TRUE(net::SetLinkUp("hr0c0").ok());
   EXPECT_EQ(run.verdict, kRedirected) << "the request itself goes out";
-  EXPECT_THAT(run.changes,
-              UnorderedElementsAre(std::pair("dns4.requests", 1), std::pair("host:clock_kick_failed", 1)));
+  EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("dns4.requests", 1), std::pair("host:clock_kick_failed", 1)));
   EXPECT_EQ(Wheel().running, 0u);
   Split(DnsRequest4(2));
   EXPECT_EQ(Wheel().running, 1u);

@@ -26,9 +26,8 @@ class SplitterTest : public PacketTest {
 TEST_F(SplitterTest, AnIpv4RequestGoesToTheLeader) {
   const RunResult run = Split(Query(0x1234).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(
-      Layer3(run.packet),
-      Layer3(PacketBuilder(kClient4, kA4).Udp(kClientPort, 53, DnsQuery(0x1234, "www.example.org")).Build()));
+  EXPECT_EQ(Layer3(run.packet),
+            Layer3(PacketBuilder(kClient4, kA4).Udp(kClientPort, 53, DnsQuery(0x1234, "www.example.org")).Build()));
   EXPECT_EQ(ChecksumFault(run.packet), "");
   EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
   EXPECT_TRUE(HasFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A));
@@ -39,10 +38,9 @@ TEST_F(SplitterTest, AnIpv4RequestGoesToTheLeader) {
 TEST_F(SplitterTest, AnIpv6RequestGoesToTheLeadersPort) {
   const RunResult run = Split(Query6(0x1234).Build());
   EXPECT_EQ(run.verdict, kRedirected);
-  EXPECT_EQ(Layer3(run.packet),
-            Layer3(PacketBuilder(kClient6, kA6)
-                       .Udp(kClientPort, kBackendDnsPort6, DnsQuery(0x1234, "www.example.org"))
-                       .Build()));
+  EXPECT_EQ(Layer3(run.packet), Layer3(PacketBuilder(kClient6, kA6)
+                                           .Udp(kClientPort, kBackendDnsPort6, DnsQuery(0x1234, "www.example.org"))
+                                           .Build()));
   EXPECT_EQ(ChecksumFault(run.packet), "");
   EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("dns6.requests", 1)));
   EXPECT_TRUE(HasFlow(kClient6, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns6A));
@@ -54,7 +52,7 @@ TEST_F(SplitterTest, TheRequestKeepsWhatAHedgeNeeds) {
   Split(packet, {.mark = 0x77});
   const uint32_t index = FindDns(0x1234);
   ASSERT_NE(index, 0u);
-  volatile hr_request& request = Request(index);
+  volatile hr_request &request = Request(index);
   EXPECT_EQ(StateOf(index), HR_STATE_PENDING);
   EXPECT_EQ(WinnerOf(index), HR_NO_BACKEND);
   EXPECT_EQ(request.key.service, kDns4Service);
@@ -153,8 +151,7 @@ TEST_F(SplitterTest, EveryRewrittenChecksumIsRight) {
 TEST_F(SplitterTest, ASumOfZeroLeavesAsAllOnes) {
   // The last payload word makes the rewritten packet's sum zero.
   Bytes payload = {0, 0, 0, 1, 0, 0};
-  const uint16_t check =
-      Read(PacketBuilder(kClient4, kA4).Udp(kClientPort, kRawPort, payload).Build()).udp_checksum;
+  const uint16_t check = Read(PacketBuilder(kClient4, kA4).Udp(kClientPort, kRawPort, payload).Build()).udp_checksum;
   payload[4] = static_cast<uint8_t>(check >> 8);
   payload[5] = static_cast<uint8_t>(check);
   const RunResult run = Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, payload).Build());

@@ -306,18 +306,17 @@ TEST_F(SteerTest, DownMeansTheStandbyAloneAndOneProbeInSixtyFour) {
     EXPECT_EQ(SentTo(FindDns(id)), probe ? 0b11u : 0b10u);
   }
   EXPECT_EQ(probes, 1u);
-  for (const Captured& copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kA4);
+  for (const Captured &copy : Clones(HR_MARK_SEND, 1)) EXPECT_EQ(Read(copy.packet).destination, kA4);
 }
 
 TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsDownToo) {
   for (const bool bypass : {false, true}) {
-    const char* vip = bypass ? kRaw4 : kOnce4;
+    const char *vip = bypass ? kRaw4 : kOnce4;
     ASSERT_TRUE(plane().policy().SetBypass("raw4", bypass).ok());
     MakeDown(bypass ? kRaw4A : kOnceA);
     uint32_t to_leader = 0;
     for (uint8_t i = 0; i < 2 * HR_PROBE_ONE_IN; ++i) {
-      const RunResult run =
-          Split(PacketBuilder(kClient4, vip).Udp(kClientPort, kRawPort, {i, 0, 0, 0}).Build());
+      const RunResult run = Split(PacketBuilder(kClient4, vip).Udp(kClientPort, kRawPort, {i, 0, 0, 0}).Build());
       EXPECT_EQ(run.verdict, kRedirected);
       to_leader += Read(run.packet).destination == kA4;
     }
@@ -366,11 +365,11 @@ TEST_F(SteerTest, TheStandbyWithTheLowestAnswerTimeIsTaken) {
   ServiceState(kRaw4Service).budget_micros = 5'000'000;
   EXPECT_EQ(FireNow(request), (Changes{{"raw4.extra_sends", 1}, {"raw4.hedges", 1}}));
   EXPECT_EQ(SentTo(request), 0b101u);
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
   // The third attempt goes to whom is left, a fourth to nobody.
   FireNow(request);
   EXPECT_EQ(SentTo(request), 0b111u);
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
   FireNow(request);
   Clones(HR_MARK_HEDGE, 0);
   EXPECT_EQ(Request(request).attempts, 3u);
@@ -382,7 +381,7 @@ TEST_F(SteerTest, AnUnhealthyStandbyIsTakenLast) {
   MakeDown(kRaw4B);
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0}));
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
@@ -393,7 +392,8 @@ TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
   Advance(HR_STANDBY_RETRY * kSecond);
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
-  EXPECT_EQ(FireNow(request), (Changes{{"raw4.extra_sends", 2}, {"raw4.hedges", 1}, {"raw4.failover_sends", 1}, {"raw4.probes", 1}}));
+  EXPECT_EQ(FireNow(request),
+            (Changes{{"raw4.extra_sends", 2}, {"raw4.hedges", 1}, {"raw4.failover_sends", 1}, {"raw4.probes", 1}}));
   EXPECT_EQ(SentTo(request), 0b111u);
   EXPECT_EQ(Request(request).attempts, 2u) << "a probe is no attempt";
   EXPECT_EQ(ServiceState(kRaw4Service).budget_micros, 0) << "nor paid for";
@@ -407,14 +407,16 @@ TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideTheHedge) {
   // Not again at once.
   ServiceState(kRaw4Service).budget_micros = 1'000'000;
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {2, 0, 0, 0}).Build());
-  EXPECT_EQ(FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {2, 0, 0, 0})), (Changes{{"raw4.extra_sends", 1}, {"raw4.hedges", 1}}));
-  for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  EXPECT_EQ(FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {2, 0, 0, 0})),
+            (Changes{{"raw4.extra_sends", 1}, {"raw4.hedges", 1}}));
+  for (const Captured &copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
   // And healthy as soon as it answers.
   Reply(PacketBuilder(kB4, kClient4).Udp(kRawPort, kClientPort, {1, 0, 0, 0}).Build());
   EXPECT_EQ(BackendState(kRaw4B).health, HR_HEALTHY);
 }
 
-// ---- A standby that was slow once -------------------------------------------------------------------------------------
+// ---- A standby that was slow once
+// -------------------------------------------------------------------------------------
 
 TEST_F(SteerTest, OneHedgeInManyAsksTheStandbyThatWasHeardLeastLately) {
   BackendState(kRaw4B).answer_ewma_ns = 400 * kMillisecond;
@@ -422,12 +424,12 @@ TEST_F(SteerTest, OneHedgeInManyAsksTheStandbyThatWasHeardLeastLately) {
   BackendState(kRaw4B).last_receive_ns = NowNs() - 3 * kSecond;
   BackendState(kRaw4C).last_receive_ns = NowNs();
   ServiceState(kRaw4Service).compared = HR_EXPLORE_ONE_IN - 2;
-  for (const char* const asked : {kC4, kB4, kC4}) {
+  for (const char *const asked : {kC4, kB4, kC4}) {
     const auto key = static_cast<uint8_t>(ServiceState(kRaw4Service).compared);
     ServiceState(kRaw4Service).budget_micros = 1'000'000;
     Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {key, 0, 0, 0}).Build());
     FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {key, 0, 0, 0}));
-    for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, asked);
+    for (const Captured &copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, asked);
   }
 }
 
@@ -447,7 +449,9 @@ TEST_F(SteerTest, ItsFirstAnswerAfterALongTimeReplacesItsAverage) {
 
 TEST_F(SteerTest, ADownStandbyIsProbedBesideARequestToAHealthyLeader) {
   ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
-  const auto split = [&](uint8_t key) { return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {key, 0, 0, 0}).Build()); };
+  const auto split = [&](uint8_t key) {
+    return Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {key, 0, 0, 0}).Build());
+  };
   MakeDown(kRaw4B);
   Advance(HR_STANDBY_RETRY * kSecond);
   EXPECT_EQ(split(1).changes, (Changes{{"raw4.requests", 1}})) << "the daemon has named no unhealthy backend";
@@ -457,9 +461,11 @@ TEST_F(SteerTest, ADownStandbyIsProbedBesideARequestToAHealthyLeader) {
   ServicePolicy(kRaw4Service).drained = 0;
   const RunResult run = split(3);
   EXPECT_EQ(Read(run.packet).destination, kA4);
-  EXPECT_EQ(run.changes, (Changes{{"raw4.requests", 1}, {"raw4.extra_sends", 1}, {"raw4.failover_sends", 1}, {"raw4.probes", 1}}));
-  for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
-  EXPECT_EQ(Request(FindRequest(kRaw4Service, kClient4, kClientPort, {3, 0, 0, 0})).attempts, 1u) << "a probe is no attempt";
+  EXPECT_EQ(run.changes,
+            (Changes{{"raw4.requests", 1}, {"raw4.extra_sends", 1}, {"raw4.failover_sends", 1}, {"raw4.probes", 1}}));
+  for (const Captured &copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  EXPECT_EQ(Request(FindRequest(kRaw4Service, kClient4, kClientPort, {3, 0, 0, 0})).attempts, 1u)
+      << "a probe is no attempt";
   EXPECT_EQ(split(4).changes, (Changes{{"raw4.requests", 1}})) << "not again at once";
   Reply(PacketBuilder(kB4, kClient4).Udp(kRawPort, kClientPort, {3, 0, 0, 0}).Build());
   EXPECT_EQ(BackendState(kRaw4B).health, HR_HEALTHY);
@@ -474,8 +480,9 @@ TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideAFailover) {
   BackendState(kRaw4A).probe_counter = 1;
   const RunResult run = Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   EXPECT_EQ(Read(run.packet).destination, kC4);
-  EXPECT_EQ(run.changes, (Changes{{"raw4.requests", 1}, {"raw4.extra_sends", 1}, {"raw4.failover_sends", 2}, {"raw4.probes", 1}}));
-  for (const Captured& copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
+  EXPECT_EQ(run.changes,
+            (Changes{{"raw4.requests", 1}, {"raw4.extra_sends", 1}, {"raw4.failover_sends", 2}, {"raw4.probes", 1}}));
+  for (const Captured &copy : Copies(1)) EXPECT_EQ(Read(copy.packet).destination, kB4);
   const uint32_t request = FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0});
   EXPECT_EQ(Request(request).attempts, 1u);
   // The next waits for no probe, and has none.
@@ -493,14 +500,15 @@ TEST_F(SteerTest, ASecondCopyThatFailsIsTakenBack) {
   EXPECT_EQ(run.verdict, kRedirected);
   EXPECT_EQ(Read(run.packet).destination, kA4) << "the request itself went out";
   EXPECT_EQ(ChecksumFault(run.packet), "");
-  EXPECT_EQ(run.changes,
-            (Changes{{"dns4.requests", 1}, {"dns4.suspected", 1}, {"dns4:hedge_failed", 1}})) << "no failover is counted";
+  EXPECT_EQ(run.changes, (Changes{{"dns4.requests", 1}, {"dns4.suspected", 1}, {"dns4:hedge_failed", 1}}))
+      << "no failover is counted";
   const uint32_t request = FindDns(2);
   EXPECT_EQ(SentTo(request), 0b01u) << "nobody waits for b";
   EXPECT_EQ(HR_FAILOVER_MASK(Request(request).masks), 0u);
   EXPECT_EQ(Request(request).attempts, 1u);
   EXPECT_EQ(BackendState(kDns4B).wait_since, 0u);
-  EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.failover_sends", 1}})) << "the clock makes the attempt";
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.failover_sends", 1}}))
+      << "the clock makes the attempt";
   Clones(HR_MARK_HEDGE, 1);
 }
 
@@ -509,7 +517,8 @@ TEST_F(SteerTest, WithNobodyHealthyTheSecondSendIsPaidFor) {
   MakeDown(kDns4B);
   BackendState(kDns4A).probe_counter = 1;
   EXPECT_EQ(Read(Ask(1).packet).destination, kB4);
-  EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}})) << "load does not double for as long as both are down";
+  EXPECT_EQ(FireNow(FindDns(1)), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}))
+      << "load does not double for as long as both are down";
   Clones(HR_MARK_HEDGE, 1);
 }
 
@@ -519,14 +528,13 @@ TEST_F(SteerTest, TheNextAttemptGoesToANewLeaderThatWasNotAsked) {
   Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {1, 0, 0, 0}).Build());
   ASSERT_TRUE(plane().policy().PinLeader("raw4", "c").ok());
   FireNow(FindRequest(kRaw4Service, kClient4, kClientPort, {1, 0, 0, 0}));
-  for (const Captured& copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
+  for (const Captured &copy : Clones(HR_MARK_HEDGE, 1)) EXPECT_EQ(Read(copy.packet).destination, kC4);
 }
 
 TEST_F(SteerTest, PinAndUnpin) {
   ASSERT_TRUE(plane().policy().PinLeader("dns4", "b").ok());
   EXPECT_EQ(Read(Ask(1).packet).destination, kB4);
-  EXPECT_EQ(Read(Split(DnsRequest4(1)).packet).destination, kB4)
-      << "a retransmission goes to whoever leads now";
+  EXPECT_EQ(Read(Split(DnsRequest4(1)).packet).destination, kB4) << "a retransmission goes to whoever leads now";
   ASSERT_TRUE(plane().policy().UnpinLeader("dns4").ok());
   EXPECT_EQ(Read(Ask(2).packet).destination, kA4);
   EXPECT_FALSE(plane().policy().PinLeader("dns4", "nobody").ok());

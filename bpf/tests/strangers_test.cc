@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // REPLY, what is not the proxy's although it looks like it: packets from outside in a VIP's name, answers that guess a
-// waiting query's port and id, and answers to sockets of this host that talk to a backend directly. And the other way round:
-// an answer stays the proxy's when a full map has forgotten its flow.
+// waiting query's port and id, and answers to sockets of this host that talk to a backend directly. And the other way
+// round: an answer stays the proxy's when a full map has forgotten its flow.
 #include <arpa/inet.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -23,7 +23,7 @@ constexpr uint8_t kServFail = 2;
 
 class StrangersTest : public PacketTest {
  protected:
-  void ExpectUntouched(const Bytes& packet, const Changes& changes) {
+  void ExpectUntouched(const Bytes &packet, const Changes &changes) {
     const RunResult run = Reply(packet);
     EXPECT_EQ(run.verdict, kUntouched);
     EXPECT_EQ(run.packet, packet);
@@ -32,17 +32,20 @@ class StrangersTest : public PacketTest {
 };
 
 TEST_F(StrangersTest, NothingComesFromOutsideInAVipsName) {
-  const std::vector<std::pair<const char*, Bytes>> forged = {
-      {"UDP", PacketBuilder(kDns4, kClient4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()},
+  const std::vector<std::pair<const char *, Bytes>> forged = {
+      {"UDP",
+       PacketBuilder(kDns4, kClient4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()},
       {"UDP from another port", PacketBuilder(kDns4, kClient4).Udp(999, kClientPort, Text("x")).Build()},
       {"TCP", PacketBuilder(kDns4, kClient4).Tcp(kDnsPort, kClientPort, kTcpSynAck).Build()},
       {"ping", PacketBuilder(kDns4, kClient4).Echo(true, 1, Text("pong")).Build()},
-      {"first fragment", PacketBuilder(kDns4, kClient4).Udp(53, kClientPort, Pattern(3000, 1)).BuildFragments(1400, 7)[0]},
-      {"later fragment", PacketBuilder(kDns4, kClient4).Udp(53, kClientPort, Pattern(3000, 1)).BuildFragments(1400, 7)[1]},
+      {"first fragment",
+       PacketBuilder(kDns4, kClient4).Udp(53, kClientPort, Pattern(3000, 1)).BuildFragments(1400, 7)[0]},
+      {"later fragment",
+       PacketBuilder(kDns4, kClient4).Udp(53, kClientPort, Pattern(3000, 1)).BuildFragments(1400, 7)[1]},
       {"IPv6", PacketBuilder(kDns6, kClient6).Udp(kDnsPort, kClientPort, Text("x")).Build()},
   };
   Split(DnsRequest4(1));
-  for (const auto& [what, packet] : forged) {
+  for (const auto &[what, packet] : forged) {
     SCOPED_TRACE(what);
     const RunResult run = Reply(packet);
     EXPECT_EQ(run.verdict, kDropped);
@@ -54,10 +57,10 @@ TEST_F(StrangersTest, NothingComesFromOutsideInAVipsName) {
 
 // RFC 5452 section 9.1: port and id are 32 bits that can be guessed, the question is compared too.
 TEST_F(StrangersTest, ADnsAnswerToAnotherQuestionAnswersNothing) {
-  const char* names[] = {"a.b", "www.example.org", "a.b.c.d.e.f.g.h.i.j.k.l.m.example.org",
+  const char *names[] = {"a.b", "www.example.org", "a.b.c.d.e.f.g.h.i.j.k.l.m.example.org",
                          "this-label-is-forty-four-bytes-of-the-question.and-this-one-goes-beyond.example.org"};
   uint16_t id = 1;
-  for (const char* name : names) {
+  for (const char *name : names) {
     SCOPED_TRACE(name);
     Split(DnsRequest4(id, name));
     std::string other = name;
@@ -68,7 +71,7 @@ TEST_F(StrangersTest, ADnsAnswerToAnotherQuestionAnswersNothing) {
     EXPECT_EQ(Reply(DnsReply4(id, kA4, kServFail, other)).verdict, kDropped) << "nor does a refusal of another";
     EXPECT_EQ(Reply(DnsReply4(id, kA4, 0, std::string("x.") + name)).verdict, kDropped);
     std::string upper = name;
-    for (char& c : upper) c = static_cast<char>(toupper(c));
+    for (char &c : upper) c = static_cast<char>(toupper(c));
     EXPECT_EQ(Reply(DnsReply4(id, kA4, 0, upper)).verdict, kRedirected) << "in whatever case";
     ++id;
   }
@@ -90,8 +93,8 @@ TEST_F(StrangersTest, ADamagedAnswerDoesNotWin) {
   for (const bool ipv6 : {false, true}) {
     for (const size_t bytes : {5, 60, 64, 65, 127, 512, 1232, 1440}) {
       SCOPED_TRACE(absl::StrCat(ipv6 ? "IPv6, " : "IPv4, ", bytes));
-      const char* client = ipv6 ? kClient6 : kClient4;
-      const char* vip = ipv6 ? kRaw6 : kRaw4;
+      const char *client = ipv6 ? kClient6 : kClient4;
+      const char *vip = ipv6 ? kRaw6 : kRaw4;
       const uint32_t service = ipv6 ? kRaw6Service : kRaw4Service;
       Bytes payload = Pattern(bytes, 3);
       Split(PacketBuilder(client, vip).Udp(kClientPort, kRawPort, payload).Build());
@@ -129,14 +132,14 @@ class DirectSocketsTest : public StrangersTest {
  protected:
   void SetUp() override {
     StrangersTest::SetUp();
-    for (const char* address : kAddresses) Shell("add", address);
+    for (const char *address : kAddresses) Shell("add", address);
   }
   void TearDown() override {
-    for (const char* address : kAddresses) Shell("del", address);
+    for (const char *address : kAddresses) Shell("del", address);
     StrangersTest::TearDown();
   }
 
-  static sockaddr_in At(const char* address, uint16_t port) {
+  static sockaddr_in At(const char *address, uint16_t port) {
     sockaddr_in at = {};
     at.sin_family = AF_INET;
     at.sin_port = htons(port);
@@ -144,15 +147,16 @@ class DirectSocketsTest : public StrangersTest {
     return at;
   }
   // A socket at this end; with `remote`, connected to it.
-  static net::UniqueFd Socket(int type, const char* local, uint16_t port, const char* remote = nullptr, uint16_t remote_port = 0) {
+  static net::UniqueFd Socket(int type, const char *local, uint16_t port, const char *remote = nullptr,
+                              uint16_t remote_port = 0) {
     net::UniqueFd fd(socket(AF_INET, type | SOCK_CLOEXEC, 0));
     const int on = 1;
     setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     sockaddr_in at = At(local, port);
-    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0) << strerror(errno);
+    EXPECT_EQ(bind(fd.get(), reinterpret_cast<sockaddr *>(&at), sizeof(at)), 0) << strerror(errno);
     if (remote != nullptr) {
       at = At(remote, remote_port);
-      EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr*>(&at), sizeof(at)), 0) << strerror(errno);
+      EXPECT_EQ(connect(fd.get(), reinterpret_cast<sockaddr *>(&at), sizeof(at)), 0) << strerror(errno);
     } else if (type == SOCK_STREAM) {
       EXPECT_EQ(listen(fd.get(), 8), 0);
     }
@@ -162,9 +166,9 @@ class DirectSocketsTest : public StrangersTest {
   const Bytes segment_ = PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpSynAck).Build();
 
  private:
-  static constexpr const char* kAddresses[] = {kClient4, kA4, kDns4};
+  static constexpr const char *kAddresses[] = {kClient4, kA4, kDns4};
 
-  static void Shell(const char* verb, const char* address) {
+  static void Shell(const char *verb, const char *address) {
     const std::string command = std::string("ip address ") + verb + " " + address + "/32 dev lo";
     EXPECT_EQ(std::system(command.c_str()), 0) << command;
   }
@@ -238,7 +242,8 @@ TEST_F(DirectSocketsTest, WhileUntrackedRequestsAreOnTheirWayAnAnswerIsTheVips) 
   ASSERT_TRUE(plane().policy().SetBypass("dns4", false).ok());
 }
 
-// ---- Flows that a full map has forgotten, and connections that have ended ---------------------------------------------
+// ---- Flows that a full map has forgotten, and connections that have ended
+// ---------------------------------------------
 
 TEST_F(DirectSocketsTest, ASocketThatIsConnectedToTheVipStandsInForAForgottenFlow) {
   // No flow was ever noted: the datagram answers no request that is known, the segment no connection.
@@ -266,7 +271,9 @@ class ConnectionsTest : public StrangersTest {
   void FromClient(uint8_t flags) {
     EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, flags).Build()).verdict, kRedirected);
   }
-  int FromBackend(uint8_t flags) { return Reply(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, flags).Build()).verdict; }
+  int FromBackend(uint8_t flags) {
+    return Reply(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, flags).Build()).verdict;
+  }
   static constexpr uint8_t kFin = 0x01, kRst = 0x04, kAck = 0x10;
 };
 
@@ -283,7 +290,7 @@ TEST_F(ConnectionsTest, AConnectionEndsTwoMinutesAfterItsFinOrRst) {
     bool by_client;
     uint8_t flags;
   } ends[] = {{true, kFin | kAck}, {true, kRst}, {false, kFin | kAck}, {false, kRst}};
-  for (const auto& end : ends) {
+  for (const auto &end : ends) {
     FromClient(kTcpSyn);
     if (end.by_client) {
       FromClient(end.flags);
@@ -338,7 +345,8 @@ TEST_F(RetryBudgetTest, WhereAllBackendsRefuseTheClientsGetTheirRefusals) {
   EXPECT_FALSE(IsRetried(99));
   EXPECT_EQ(last_.verdict, kRedirected) << "to the client";
   EXPECT_EQ(Read(last_.packet).source, kDns4);
-  EXPECT_THAT(last_.changes, UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.replies", 1), Pair("dns4:no_retry_budget", 1)));
+  EXPECT_THAT(last_.changes,
+              UnorderedElementsAre(Pair("dns4.nacked", 1), Pair("dns4.replies", 1), Pair("dns4:no_retry_budget", 1)));
   EXPECT_EQ(ServiceState(kDns4Service).owed[HR_DEBT_RETRIES], HR_RETRIES_MAX) << "what is not sent is not owed";
 }
 

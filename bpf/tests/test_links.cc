@@ -11,7 +11,7 @@
 namespace hedgerow::packets {
 namespace {
 
-absl::Status MakePair(const char* name, const char* peer_name, net::LinkInfo& link, net::LinkInfo& peer) {
+absl::Status MakePair(const char *name, const char *peer_name, net::LinkInfo &link, net::LinkInfo &peer) {
   auto pair = net::CreateVethPair({.name = name, .peer_name = peer_name, .instance = "packets"});
   if (!pair.ok()) return pair.status();
   link = pair->link;
@@ -41,8 +41,8 @@ TestLinks Make() {
 
 }  // namespace
 
-const TestLinks& TestLinks::Get() {
-  static const TestLinks* links = new TestLinks(Make());
+const TestLinks &TestLinks::Get() {
+  static const TestLinks *links = new TestLinks(Make());
   return *links;
 }
 

@@ -20,7 +20,7 @@ struct TestLinks {
   net::LinkInfo uplink, wire;              // `wire` is the uplink's other end
   std::unique_ptr<Sniffer> clock_sniffer;  // at the clock's inner end, where clones arrive
 
-  static const TestLinks& Get();
+  static const TestLinks &Get();
 };
 
 }  // namespace hedgerow::packets

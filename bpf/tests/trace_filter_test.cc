@@ -26,10 +26,10 @@ class TraceFilterTest : public TracedPacketTest {
     Reply(DnsReply4(id, kB4));
     Reply(DnsReply4(id, kA4));
   }
-  void AskFrom(const char* client, uint16_t port, uint16_t id = 1) {
+  void AskFrom(const char *client, uint16_t port, uint16_t id = 1) {
     Split(PacketBuilder(client, kDns4).Udp(port, kDnsPort, DnsQuery(id, "www.example.org")).Build());
   }
-  static void SetClient(hr_trace_filter& filter, const char* client, size_t mask_bytes) {
+  static void SetClient(hr_trace_filter &filter, const char *client, size_t mask_bytes) {
     filter.client = ParseAddress(client).value();
     memset(&filter.client_mask, 0xff, mask_bytes);
     memset(filter.client.bytes + mask_bytes, 0, sizeof(filter.client) - mask_bytes);
@@ -136,8 +136,8 @@ TEST_F(TraceFilterTest, ByTheClientsAddressPrefixAndPort) {
 
 TEST_F(TraceFilterTest, ByTheKeysFirstBytes) {
   hr_trace_filter filter = Everything();
-  reinterpret_cast<uint8_t*>(filter.key)[0] = 0x12;
-  reinterpret_cast<uint8_t*>(filter.key_mask)[0] = 0xff;
+  reinterpret_cast<uint8_t *>(filter.key)[0] = 0x12;
+  reinterpret_cast<uint8_t *>(filter.key_mask)[0] = 0xff;
   Trace(filter);
   Split(DnsRequest4(0x1312));
   EXPECT_TRUE(Events().empty());
@@ -158,17 +158,17 @@ TEST_F(TraceFilterTest, ByAKeyThatHasToBeLocated) {
 tokens: [{header: call-id, short: i}, {header: cseq}]
 operations: [{match: [{offset: 0, text: "OPTIONS "}]}]
 replies: [{offset: 0, text: "SIP/2.0 "}])");
-  memcpy(const_cast<hr_profile*>(&ServiceConfig(kRaw4Service).profile), &sip, sizeof(sip));
-  const auto message = [](const std::string& line, const std::string& call) {
+  memcpy(const_cast<hr_profile *>(&ServiceConfig(kRaw4Service).profile), &sip, sizeof(sip));
+  const auto message = [](const std::string &line, const std::string &call) {
     return Text(line + "\r\nCall-ID: " + call + "\r\nCSeq: 1 X\r\n\r\n");
   };
-  const auto ask = [&](const std::string& method, const std::string& call) {
+  const auto ask = [&](const std::string &method, const std::string &call) {
     Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, message(method + " sip:x SIP/2.0", call)).Build());
   };
-  const auto answer = [&](const std::string& call) {
+  const auto answer = [&](const std::string &call) {
     Reply(PacketBuilder(kA4, kClient4).Udp(kRawPort, kClientPort, message("SIP/2.0 200 OK", call)).Build());
   };
-  for (const auto& [method, kind] : {std::pair("OPTIONS", HR_TRACE_SPLIT), std::pair("REGISTER", HR_TRACE_PASSED)}) {
+  for (const auto &[method, kind] : {std::pair("OPTIONS", HR_TRACE_SPLIT), std::pair("REGISTER", HR_TRACE_PASSED)}) {
     const std::string call = absl::StrCat("a@", method), other = absl::StrCat("c@", method);
     Trace();
     ask(method, call);
@@ -255,8 +255,7 @@ TEST_F(TraceFilterTest, AFullRingLosesEventsAndCountsThem) {
   filter.rate = 100'000;
   Memory().filter = filter;  // the ring is that of a rate of 1,000: 256 KB
   const Bytes packet = DnsRequest4(1);
-  for (int i = 0; i < 3'000; ++i)
-    RunUncounted(program_splitter(), packet, {.ifindex = TestLinks::Get().proxy.ifindex});
+  for (int i = 0; i < 3'000; ++i) RunUncounted(program_splitter(), packet, {.ifindex = TestLinks::Get().proxy.ifindex});
   const size_t kept = Events().size();
   EXPECT_GT(kept, 1'000u);
   EXPECT_EQ(kept + source_->Loss().events, 3'000u);
@@ -266,7 +265,7 @@ TEST_F(TraceFilterTest, TheDaemonTakesOnlySoManyAtATime) {
   Trace();
   for (uint16_t id = 1; id <= 5; ++id) Split(DnsRequest4(id));
   int seen = 0;
-  EXPECT_EQ(source_->Drain(2, [&seen](const hr_trace_event&) { ++seen; }), 2u);
+  EXPECT_EQ(source_->Drain(2, [&seen](const hr_trace_event &) { ++seen; }), 2u);
   EXPECT_EQ(seen, 2);
   EXPECT_EQ(Events().size(), 3u) << "the rest comes the next time";
 }

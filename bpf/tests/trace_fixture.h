@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// A packet test with a tracer: the events that the programs emit, through the ring and the memory that the product uses.
-// Shared by trace_test.cc (which events) and trace_filter_test.cc (of which requests, and for how long).
+// A packet test with a tracer: the events that the programs emit, through the ring and the memory that the product
+// uses. Shared by trace_test.cc (which events) and trace_filter_test.cc (of which requests, and for how long).
 #pragma once
 
 #include <bpf/bpf.h>
@@ -27,7 +27,7 @@ class TracedPacketTest : public PacketTest {
     memset(filter.backends, 0xff, sizeof(filter.backends));
     return filter;
   }
-  void Trace(const hr_trace_filter& filter = Everything()) {
+  void Trace(const hr_trace_filter &filter = Everything()) {
     source_.reset();
     auto source = plane().reader().OpenTrace(filter);
     ASSERT_TRUE(source.ok()) << source.status();
@@ -41,7 +41,7 @@ class TracedPacketTest : public PacketTest {
 
   std::vector<hr_trace_event> Events() {
     std::vector<hr_trace_event> events;
-    source_->Drain(10'000, [&events](const hr_trace_event& event) { events.push_back(event); });
+    source_->Drain(10'000, [&events](const hr_trace_event &event) { events.push_back(event); });
     return events;
   }
   // The one event that came; a failure if it is not one.
@@ -50,14 +50,14 @@ class TracedPacketTest : public PacketTest {
     EXPECT_EQ(Kinds(events), std::vector<int>{kind});
     return events.empty() ? hr_trace_event{} : events[0];
   }
-  static std::vector<int> Kinds(const std::vector<hr_trace_event>& events) {
+  static std::vector<int> Kinds(const std::vector<hr_trace_event> &events) {
     std::vector<int> kinds;
-    for (const hr_trace_event& event : events) kinds.push_back(event.kind);
+    for (const hr_trace_event &event : events) kinds.push_back(event.kind);
     return kinds;
   }
-  static uint32_t IndexOf(const hr_trace_event& event) { return static_cast<uint32_t>(event.request); }
+  static uint32_t IndexOf(const hr_trace_event &event) { return static_cast<uint32_t>(event.request); }
 
-  hr_trace& Memory() { return skeleton()->data_live->hr_live.trace; }
+  hr_trace &Memory() { return skeleton()->data_live->hr_live.trace; }
   bool HasRing() {
     const uint32_t zero = 0;
     uint32_t id = 0;

@@ -26,7 +26,7 @@ class TraceTest : public TracedPacketTest {
     Only(HR_TRACE_SPLIT);
     return FindDns(id);
   }
-  RunResult Release(const RunResult& nack) { return Clock(nack.packet, {.mark = nack.mark}); }
+  RunResult Release(const RunResult &nack) { return Clock(nack.packet, {.mark = nack.mark}); }
 };
 
 TEST_F(TraceTest, ASplitTellsTheWholeRequest) {

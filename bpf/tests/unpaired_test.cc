@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// Profiles without correlation bytes: one-way protocols, flows of clients that stay with one backend, and pairing by the
-// client's socket alone. Times are set forward; nothing here waits.
+// Profiles without correlation bytes: one-way protocols, flows of clients that stay with one backend, and pairing by
+// the client's socket alone. Times are set forward; nothing here waits.
 #include <netinet/in.h>
 
 #include <cstring>
@@ -21,25 +21,25 @@ constexpr uint8_t kA = 1u << 0, kB = 1u << 1, kC = 1u << 2;
 class UnpairedTest : public PacketTest {
  protected:
   // Service raw4 with another profile. The fixture puts it back.
-  void Use(const hr_profile& profile) {
-    std::memcpy(const_cast<hr_profile*>(&ServiceConfig(kRaw4Service).profile), &profile, sizeof(profile));
+  void Use(const hr_profile &profile) {
+    std::memcpy(const_cast<hr_profile *>(&ServiceConfig(kRaw4Service).profile), &profile, sizeof(profile));
     ServiceConfig(kRaw4Service).flow_timeout_ns = 300 * kSecond;
   }
-  RunResult Send(uint16_t port = kClientPort, const Bytes& payload = Text("line")) {
+  RunResult Send(uint16_t port = kClientPort, const Bytes &payload = Text("line")) {
     const RunResult run = Split(PacketBuilder(kClient4, kRaw4).Udp(port, kRawPort, payload).Build());
     EXPECT_EQ(run.verdict, kRedirected);
     EXPECT_EQ(ChecksumFault(run.packet), "");
     return run;
   }
   std::string SentTo(uint16_t port = kClientPort) { return Read(Send(port).packet).destination; }
-  RunResult Answer(const char* from, uint16_t port = kClientPort, const Bytes& payload = Text("answer")) {
+  RunResult Answer(const char *from, uint16_t port = kClientPort, const Bytes &payload = Text("answer")) {
     return Reply(PacketBuilder(from, kClient4).Udp(kRawPort, port, payload).Build());
   }
-  RunResult Unreachable(const char* backend, uint16_t port = kClientPort) {
+  RunResult Unreachable(const char *backend, uint16_t port = kClientPort) {
     const Bytes quote = Layer3(PacketBuilder(kClient4, backend).Udp(port, kRawPort, Text("line")).Build());
     return Reply(PacketBuilder(backend, kClient4).IcmpError(3, 3, quote).Build());
   }
-  void LeadBy(const char* backend) { ASSERT_TRUE(plane().policy().PinLeader("raw4", backend).ok()); }
+  void LeadBy(const char *backend) { ASSERT_TRUE(plane().policy().PinLeader("raw4", backend).ok()); }
   void TearDown() override {
     if (!IsSkipped() && !HasFatalFailure()) EXPECT_TRUE(plane().policy().UnpinLeader("raw4").ok());
     PacketTest::TearDown();
@@ -79,8 +79,8 @@ TEST_F(OneWayTest, AnUnreachablePortMovesTheDatagramsAndTheClientHearsNothing) {
   SentTo();
   const RunResult error = Unreachable(kA4);
   EXPECT_EQ(error.verdict, kDropped);
-  EXPECT_THAT(error.changes, UnorderedElementsAre(Pair("raw4.nacks_swallowed", 1), Pair("raw4:nack", 1),
-                                                  Pair("raw4.suspected", 1)));
+  EXPECT_THAT(error.changes,
+              UnorderedElementsAre(Pair("raw4.nacks_swallowed", 1), Pair("raw4:nack", 1), Pair("raw4.suspected", 1)));
   EXPECT_EQ(BackendState(kRaw4A).health, HR_DOWN);
   for (int i = 0; i < 40; ++i) {
     const RunResult run = Send();
@@ -203,14 +203,15 @@ class AskingTest : public FlowTest {
   }
   // A datagram as no other: encrypted, or numbered.
   Bytes Fresh(size_t bytes = 100) { return Pattern(bytes, ++fresh_); }
-  std::string SentTo(uint16_t port, const Bytes& payload) { return Read(Send(port, payload).packet).destination; }
+  std::string SentTo(uint16_t port, const Bytes &payload) { return Read(Send(port, payload).packet).destination; }
   void Open(uint16_t port = kClientPort) {
     ASSERT_EQ(SentTo(port, Text("open")), kA4);
     ASSERT_EQ(Answer(kA4, port).verdict, kRedirected);
     Advance(50 * kMillisecond);
   }
-  // Sends `payload` (empty: ever new ones) after each of these distances, in ms. Returns after how many ms the flow was elsewhere; 0: never.
-  uint64_t MovedAfter(const std::vector<uint64_t>& distances, const Bytes& payload = {}, uint16_t port = kClientPort) {
+  // Sends `payload` (empty: ever new ones) after each of these distances, in ms. Returns after how many ms the flow was
+  // elsewhere; 0: never.
+  uint64_t MovedAfter(const std::vector<uint64_t> &distances, const Bytes &payload = {}, uint16_t port = kClientPort) {
     uint64_t passed = 0;
     for (const uint64_t distance : distances) {
       Advance(distance * kMillisecond);
@@ -225,7 +226,8 @@ class AskingTest : public FlowTest {
 
 TEST_F(AskingTest, AClientThatSendsTheSameAgainWaitsForAnAnswerAndItsFlowMoves) {
   Open();
-  EXPECT_EQ(MovedAfter(Every(500, 20), Text("data")), 4000u) << "the first of them after 500 ms, the first that is later than 3.3 s";
+  EXPECT_EQ(MovedAfter(Every(500, 20), Text("data")), 4000u)
+      << "the first of them after 500 ms, the first that is later than 3.3 s";
   const RunResult next = Send(kClientPort, Text("data"));
   EXPECT_NE(Read(next.packet).destination, kA4);
   EXPECT_FALSE(next.changes.contains("raw4.flows"));
@@ -302,7 +304,7 @@ TEST_F(AskingTest, AFlowThatItsServerNeverAnsweredIsTriedAtAnother) {
   EXPECT_EQ(MovedAfter({10, 100, 200, 400, 800, 1600, 3200}, {}, 2000), 6310u);
   EXPECT_EQ(SentTo(1000, Fresh()), kA4) << "and nothing else";
   EXPECT_EQ(SentTo(3000, Fresh()), kA4) << "a new one neither";
-  const char* second = Read(Send(2000, Fresh()).packet).destination == kB4 ? kB4 : kC4;
+  const char *second = Read(Send(2000, Fresh()).packet).destination == kB4 ? kB4 : kC4;
   EXPECT_EQ(Answer(second, 2000).verdict, kRedirected);
   EXPECT_NE(SentTo(4000, Fresh()), kA4) << "now the first one is known to be silent";
 }
@@ -415,7 +417,7 @@ TEST_F(BySocketTest, AnyAnswerToTheSocketAnswersItsRequest) {
   ASSERT_NE(Find(), 0u);
   EXPECT_EQ(FireNow(Find()).at("raw4.hedges"), 1);
   Clones(HR_MARK_HEDGE, 1);
-  const char* standby = PacketTest::SentTo(Find()) & kB ? kB4 : kC4;
+  const char *standby = PacketTest::SentTo(Find()) & kB ? kB4 : kC4;
   EXPECT_EQ(Answer(standby, kClientPort, {}).verdict, kRedirected) << "an empty datagram is an answer";
   EXPECT_EQ(Answer(kA4).verdict, kDropped);
 }
@@ -440,7 +442,7 @@ TEST_F(BySocketTest, TheNextRequestIsTrackedAndTheLosersAnswerToTheFormerIsDropp
   Send(kClientPort, Text("one"));
   FireNow(Find());
   Clones(HR_MARK_HEDGE, 1);
-  const char* standby = PacketTest::SentTo(Find()) & kB ? kB4 : kC4;
+  const char *standby = PacketTest::SentTo(Find()) & kB ? kB4 : kC4;
   Answer(standby, kClientPort, Text("ONE"));
   EXPECT_THAT(Send(kClientPort, Text("two")).changes, UnorderedElementsAre(Pair("raw4.requests", 1)));
   EXPECT_EQ(Answer(kA4, kClientPort, Text("ONE")).verdict, kDropped);
@@ -454,7 +456,7 @@ TEST_F(BySocketTest, ALosersAnswersToForwardedRequestsReachTheClient) {
   Send(kClientPort, Text("one"));
   FireNow(Find());
   Clones(HR_MARK_HEDGE, 1);
-  const char* standby = PacketTest::SentTo(Find()) & kB ? kB4 : kC4;
+  const char *standby = PacketTest::SentTo(Find()) & kB ? kB4 : kC4;
   ASSERT_EQ(Read(Send(kClientPort, Text("two")).packet).destination, kA4);
   ASSERT_EQ(Read(Send(kClientPort, Text("three")).packet).destination, kA4);
   EXPECT_EQ(Answer(standby, kClientPort, Text("ONE")).verdict, kRedirected);

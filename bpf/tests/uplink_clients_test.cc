@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
-// SPLITTER at an uplink's egress, and REPLY for what it took there. A test run's packet is of no socket that the kernel finds, so
-// it stands for a child of the uplink (macvlan, ipvlan); sockets of this host are tests/e2e/test_clients_bound.py.
+// SPLITTER at an uplink's egress, and REPLY for what it took there. A test run's packet is of no socket that the kernel
+// finds, so it stands for a child of the uplink (macvlan, ipvlan); sockets of this host are
+// tests/e2e/test_clients_bound.py.
 #include <cstring>
 
 #include "bpf/tests/checksum.h"
@@ -18,29 +19,30 @@ constexpr char kChild4[] = "10.77.0.77";
 
 class UplinkClientsTest : public PacketTest {
  protected:
-  RunResult SplitAtUplink(const Bytes& packet) {
+  RunResult SplitAtUplink(const Bytes &packet) {
     return Split(packet, {.ifindex = static_cast<int>(TestLinks::Get().uplink.ifindex)});
   }
   void ListChild() {
     const net::Network network = *net::Network::Parse(kChild4);
-    volatile hr_service_config& config = ServiceConfig(kDns4Service);
-    memcpy(const_cast<hr_address*>(&config.clients[0].address), network.address.mapped().data(), sizeof(hr_address));
-    memcpy(const_cast<hr_address*>(&config.clients[0].mask), network.mask().data(), sizeof(hr_address));
+    volatile hr_service_config &config = ServiceConfig(kDns4Service);
+    memcpy(const_cast<hr_address *>(&config.clients[0].address), network.address.mapped().data(), sizeof(hr_address));
+    memcpy(const_cast<hr_address *>(&config.clients[0].mask), network.mask().data(), sizeof(hr_address));
     config.client_networks = 1;
   }
   static Bytes Query(uint16_t id) {
     return PacketBuilder(kChild4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
   }
-  static Bytes Answer(const char* backend, uint16_t id) {
-    return PacketBuilder(backend, kChild4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org"))).Build();
+  static Bytes Answer(const char *backend, uint16_t id) {
+    return PacketBuilder(backend, kChild4)
+        .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org")))
+        .Build();
   }
 };
 
 TEST_F(UplinkClientsTest, WhatIsForNoVipLeavesUntouched) {
-  for (const Bytes& packet :
-       {PacketBuilder(kClient4, kA4).Udp(kClientPort, 53, DnsQuery(1, "a.org")).Build(),
-        PacketBuilder(kClient6, kA6).Udp(kClientPort, 53, DnsQuery(1, "a.org")).Build(),
-        PacketBuilder(kClient4, "192.0.2.1").Tcp(kClientPort, 443, kTcpSyn).Build(), Bytes(60)}) {
+  for (const Bytes &packet : {PacketBuilder(kClient4, kA4).Udp(kClientPort, 53, DnsQuery(1, "a.org")).Build(),
+                              PacketBuilder(kClient6, kA6).Udp(kClientPort, 53, DnsQuery(1, "a.org")).Build(),
+                              PacketBuilder(kClient4, "192.0.2.1").Tcp(kClientPort, 443, kTcpSyn).Build(), Bytes(60)}) {
     const RunResult run = SplitAtUplink(packet);
     EXPECT_EQ(run.verdict, kUntouched);
     EXPECT_EQ(run.packet, packet);
@@ -73,8 +75,10 @@ TEST_F(UplinkClientsTest, AListedChildIsServedAndItsAnswersGoOnInTheVipsName) {
   EXPECT_EQ(Read(sent.packet).destination, kA4);
   const RunResult answer = Reply(Answer(kA4, 1));
   EXPECT_EQ(answer.verdict, kUntouched) << "to whatever stands next at this interface";
-  EXPECT_EQ(Layer3(answer.packet),
-            Layer3(PacketBuilder(kDns4, kChild4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()));
+  EXPECT_EQ(
+      Layer3(answer.packet),
+      Layer3(
+          PacketBuilder(kDns4, kChild4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()));
   EXPECT_EQ(ChecksumFault(answer.packet), "");
   EXPECT_EQ(answer.changes.at("dns4.won_by_first"), 1);
 }
@@ -95,8 +99,9 @@ TEST_F(UplinkClientsTest, TheAnswerToAHedgeGoesTheSameWayAndTheLoserIsDropped) {
 TEST_F(UplinkClientsTest, TheLastErrorStaysInPlaceAndIsAboutTheVip) {
   ListChild();
   SplitAtUplink(Query(1));
-  const auto unreachable = [&](const char* backend) {
-    const Bytes quote = Layer3(PacketBuilder(kChild4, backend).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build());
+  const auto unreachable = [&](const char *backend) {
+    const Bytes quote =
+        Layer3(PacketBuilder(kChild4, backend).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build());
     return PacketBuilder(backend, kChild4).IcmpError(3, 13, quote).Build();
   };
   const RunResult nack = Reply(unreachable(kA4));
@@ -111,7 +116,8 @@ TEST_F(UplinkClientsTest, TheLastErrorStaysInPlaceAndIsAboutTheVip) {
   EXPECT_EQ(Read(inner).destination, kDns4);
 }
 
-// ---- The route to the VIP leads by the uplink (docs/adr/0055) -----------------------------------------------------------
+// ---- The route to the VIP leads by the uplink (docs/adr/0055)
+// -----------------------------------------------------------
 
 class RoutedByUplinkTest : public UplinkClientsTest {
  protected:
@@ -125,14 +131,14 @@ class RoutedByUplinkTest : public UplinkClientsTest {
     ASSERT_TRUE(plane().config().SetOwnAddresses({}).ok());
     UplinkClientsTest::TearDown();
   }
-  void RouteBy(int ifindex) {
-    ASSERT_TRUE(plane().config().RouteVip(kDns4, static_cast<uint32_t>(ifindex)).ok());
-  }
+  void RouteBy(int ifindex) { ASSERT_TRUE(plane().config().RouteVip(kDns4, static_cast<uint32_t>(ifindex)).ok()); }
   static Bytes OwnQuery(uint16_t id) {
     return PacketBuilder(kClient4, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
   }
-  static Bytes AnswerToOwn(const char* backend, uint16_t id) {
-    return PacketBuilder(backend, kClient4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org"))).Build();
+  static Bytes AnswerToOwn(const char *backend, uint16_t id) {
+    return PacketBuilder(backend, kClient4)
+        .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org")))
+        .Build();
   }
 };
 
@@ -144,8 +150,9 @@ TEST_F(RoutedByUplinkTest, WithAnAddressOfThisHostAPacketIsItsOwnWhateverItsSock
   EXPECT_FALSE(sent.changes.contains("dns4:not_a_client"));
   const RunResult answer = Reply(AnswerToOwn(kA4, 1));
   EXPECT_EQ(answer.verdict, kUntouched) << "it goes on where it came in";
-  EXPECT_EQ(Layer3(answer.packet),
-            Layer3(PacketBuilder(kDns4, kClient4).Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org"))).Build()));
+  EXPECT_EQ(Layer3(answer.packet), Layer3(PacketBuilder(kDns4, kClient4)
+                                              .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org")))
+                                              .Build()));
   EXPECT_EQ(ChecksumFault(answer.packet), "");
 }
 
@@ -168,7 +175,9 @@ TEST_F(RoutedByUplinkTest, AnAnswerByAnotherUplinkEntersByTheOneThatLeads) {
   const RunResult entered = Reply(given.packet);
   EXPECT_EQ(entered.verdict, kUntouched);
   EXPECT_THAT(entered.changes, IsEmpty());
-  EXPECT_NE(Bytes(entered.packet.begin(), entered.packet.begin() + 6), Bytes(given.packet.begin(), given.packet.begin() + 6)) << "the tag";
+  EXPECT_NE(Bytes(entered.packet.begin(), entered.packet.begin() + 6),
+            Bytes(given.packet.begin(), given.packet.begin() + 6))
+      << "the tag";
   Bytes forged = given.packet;
   forged[0] ^= 1;
   EXPECT_EQ(Reply(forged).verdict, kDropped);
@@ -198,7 +207,8 @@ TEST_F(RoutedByUplinkTest, PortsWithoutAServiceAndPingsAreAnswered) {
   EXPECT_EQ(childs.verdict, kRedirected);
   const RunResult entered = Reply(childs.packet);
   EXPECT_EQ(entered.verdict, kUntouched);
-  EXPECT_TRUE(std::equal(entered.packet.begin(), entered.packet.begin() + 6, from_child.begin() + 6)) << "to the child's own address";
+  EXPECT_TRUE(std::equal(entered.packet.begin(), entered.packet.begin() + 6, from_child.begin() + 6))
+      << "to the child's own address";
 }
 
 TEST_F(RoutedByUplinkTest, SeveralDatagramsInOnePacketComeBackToTheUplink) {

@@ -48,21 +48,21 @@ hedgerow::DataPlaneSpec SmallSpec() {
 }
 
 // The most that any of several loads took.
-void Count(bpf_object* object, std::map<std::string, uint32_t>& instructions) {
-  bpf_program* program = nullptr;
+void Count(bpf_object *object, std::map<std::string, uint32_t> &instructions) {
+  bpf_program *program = nullptr;
   bpf_object__for_each_program(program, object) {
     bpf_prog_info info{};
     uint32_t bytes = sizeof(info);
     if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &info, &bytes) != 0) continue;
-    uint32_t& most = instructions[bpf_program__name(program)];
+    uint32_t &most = instructions[bpf_program__name(program)];
     most = std::max(most, info.verified_insns);
   }
 }
 
-bool LoadWatch(std::map<std::string, uint32_t>& instructions) {
-  watch_bpf* skeleton = watch_bpf__open();
+bool LoadWatch(std::map<std::string, uint32_t> &instructions) {
+  watch_bpf *skeleton = watch_bpf__open();
   if (skeleton == nullptr) return false;
-  hr_watch_config& config = skeleton->rodata->watch_config;
+  hr_watch_config &config = skeleton->rodata->watch_config;
   config.self = config.clock_out_ifindex = config.clock_in_ifindex = 1;
   config.resigning_laps = 20;
   const bool loaded = watch_bpf__load(skeleton) == 0;
@@ -72,10 +72,10 @@ bool LoadWatch(std::map<std::string, uint32_t>& instructions) {
 }
 
 // A node's programs, for a node on IPv4 or IPv6: the verifier leaves out what their constants rule out.
-bool LoadNode(bool ipv6, std::map<std::string, uint32_t>& instructions) {
-  node_bpf* skeleton = node_bpf__open();
+bool LoadNode(bool ipv6, std::map<std::string, uint32_t> &instructions) {
+  node_bpf *skeleton = node_bpf__open();
   if (skeleton == nullptr) return false;
-  hr_node_config& config = skeleton->rodata->node_config;
+  hr_node_config &config = skeleton->rodata->node_config;
   config.cluster_id = 1;
   config.self = 1;
   config.port_be = htons(4802);
@@ -89,10 +89,10 @@ bool LoadNode(bool ipv6, std::map<std::string, uint32_t>& instructions) {
 }
 
 // A group's programs, with gateways and without devices: the verifier leaves out what their constants rule out.
-bool LoadSteer(bool devices, std::map<std::string, uint32_t>& instructions) {
-  steer_bpf* skeleton = steer_bpf__open();
+bool LoadSteer(bool devices, std::map<std::string, uint32_t> &instructions) {
+  steer_bpf *skeleton = steer_bpf__open();
   if (skeleton == nullptr) return false;
-  hr_steer_config& config = skeleton->rodata->steer_config;
+  hr_steer_config &config = skeleton->rodata->steer_config;
   config.layout = HR_STEER_LAYOUT;
   config.ipv6_prefix = 64;
   config.has_devices = devices;
@@ -111,19 +111,19 @@ int main() {
     std::fprintf(stderr, "%s\n", loaded.status().ToString().c_str());
     return 1;
   }
-  for (const hedgerow::ProgramInfo& program : (*loaded)->reader().Programs()) {
+  for (const hedgerow::ProgramInfo &program : (*loaded)->reader().Programs()) {
     std::printf("%s\t%u\n", program.name.c_str(), program.verified_instructions);
   }
   libbpf_set_print(nullptr);
   std::map<std::string, uint32_t> others;  // the programs of nodes and groups, each in two variants
   for (const bool second : {false, true}) {
     if (LoadNode(second, others) && LoadWatch(others) && LoadSteer(second, others)) continue;
-    libbpf_set_print([](libbpf_print_level, const char* format, va_list arguments) {
+    libbpf_set_print([](libbpf_print_level, const char *format, va_list arguments) {
       return std::vfprintf(stderr, format, arguments);
     });
     if (LoadNode(second, others) && LoadWatch(others)) LoadSteer(second, others);
     return 1;
   }
-  for (const auto& [name, instructions] : others) std::printf("%s\t%u\n", name.c_str(), instructions);
+  for (const auto &[name, instructions] : others) std::printf("%s\t%u\n", name.c_str(), instructions);
   return 0;
 }

@@ -20,22 +20,19 @@ struct Key {
 };
 
 sim::Span SpanOf(const Record& record) {
-  return {.invoked_ns = record.sent_ns,
-          .answered_ns = record.ending == Ending::kOk ? record.ended_ns : UINT64_MAX};
+  return {.invoked_ns = record.sent_ns, .answered_ns = record.ending == Ending::kOk ? record.ended_ns : UINT64_MAX};
 }
 
 void Add(const Record& record, Key& key) {
   const bool answered = record.ending == Ending::kOk;
   if (!answered && !IsWrite(record.kind)) return;  // a read that told nothing
   if (!IsCounter(record.kind)) {
-    key.writes_and_reads.push_back(
-        {.span = SpanOf(record), .write = record.kind == Kind::kPut, .value = record.value});
+    key.writes_and_reads.push_back({.span = SpanOf(record), .write = record.kind == Kind::kPut, .value = record.value});
     return;
   }
   std::optional<int64_t> observed;
   if (answered) observed = static_cast<int64_t>(record.value);
-  key.counter.push_back(
-      {.span = SpanOf(record), .increment = record.kind == Kind::kIncrement, .observed = observed});
+  key.counter.push_back({.span = SpanOf(record), .increment = record.kind == Kind::kIncrement, .observed = observed});
 }
 
 // Acknowledged writes that began after the write whose value is there in the end had been answered: nothing but
@@ -46,8 +43,7 @@ uint64_t LostWrites(const std::vector<sim::RegisterOperation>& operations, uint6
     if (operation.write && operation.value == last_value) answered_ns = operation.span.answered_ns;
   }
   return static_cast<uint64_t>(std::count_if(operations.begin(), operations.end(), [&](const auto& operation) {
-    return operation.write && operation.span.answered_ns != UINT64_MAX &&
-           operation.span.invoked_ns > answered_ns;
+    return operation.write && operation.span.answered_ns != UINT64_MAX && operation.span.invoked_ns > answered_ns;
   }));
 }
 
@@ -96,8 +92,7 @@ absl::StatusOr<Verdict> Judge(const std::vector<Record>& history, const std::vec
   }
   for (const auto& [id, key] : keys) {
     const std::string name = KeyName(id.first ? Kind::kIncrement : Kind::kPut, id.second);
-    if (!key.last_read.has_value())
-      return absl::InvalidArgumentError(absl::StrCat(name, " was not read in the end"));
+    if (!key.last_read.has_value()) return absl::InvalidArgumentError(absl::StrCat(name, " was not read in the end"));
     ++verdict.keys;
     JudgeKey(name, key, verdict);
   }
@@ -112,8 +107,8 @@ std::string ToJson(const Verdict& verdict) {
   return absl::StrCat("{\"operations\":", verdict.operations, ",\"answered\":", verdict.answered,
                       ",\"unknown\":", verdict.unknown, ",\"keys\":", verdict.keys,
                       ",\"acked_lost\":", verdict.acked_lost, ",\"double_applied\":", verdict.double_applied,
-                      ",\"linearizable\":", verdict.linearizable ? "true" : "false", ",\"violations\":[",
-                      violations, "]}\n");
+                      ",\"linearizable\":", verdict.linearizable ? "true" : "false", ",\"violations\":[", violations,
+                      "]}\n");
 }
 
 }  // namespace hedgerow::chaos

@@ -63,8 +63,7 @@ TEST(Judge, SeesAnAcknowledgedPutThatIsLost) {
 
 TEST(Judge, APutWithoutAnAnswerMayComeLast) {
   const Verdict verdict =
-      Judge({Unanswered(Kind::kPut, 7, 1), Answered(Kind::kPut, 8, 3, 4)}, {Answered(Kind::kGet, 7, 20, 21)})
-          .value();
+      Judge({Unanswered(Kind::kPut, 7, 1), Answered(Kind::kPut, 8, 3, 4)}, {Answered(Kind::kGet, 7, 20, 21)}).value();
   EXPECT_EQ(verdict.acked_lost, 0u);
   EXPECT_TRUE(verdict.linearizable);
 }

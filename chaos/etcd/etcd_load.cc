@@ -48,14 +48,10 @@ void Prepare(grpc::ClientContext& context, std::chrono::nanoseconds timeout) {
 
 std::string ErrorName(const grpc::Status& status) {
   switch (status.error_code()) {
-    case grpc::StatusCode::UNAVAILABLE:
-      return "unavailable";
-    case grpc::StatusCode::RESOURCE_EXHAUSTED:
-      return "resource_exhausted";
-    case grpc::StatusCode::UNKNOWN:
-      return "unknown";
-    default:
-      return absl::StrCat("grpc_", static_cast<int>(status.error_code()));
+    case grpc::StatusCode::UNAVAILABLE: return "unavailable";
+    case grpc::StatusCode::RESOURCE_EXHAUSTED: return "resource_exhausted";
+    case grpc::StatusCode::UNKNOWN: return "unknown";
+    default: return absl::StrCat("grpc_", static_cast<int>(status.error_code()));
   }
 }
 
@@ -127,8 +123,7 @@ absl::Status EtcdLoad::Open() {
     etcdserverpb::RangeResponse answer;
     request.set_key("none");
     const grpc::Status status = client.stub->Range(&context, request, &answer);
-    if (!status.ok())
-      return absl::UnavailableError(absl::StrCat("no answer within 10 s: ", status.error_message()));
+    if (!status.ok()) return absl::UnavailableError(absl::StrCat("no answer within 10 s: ", status.error_message()));
   }
   return absl::OkStatus();
 }
@@ -227,8 +222,7 @@ bool EtcdLoad::SendAgain(Call& call) {
 }
 
 void EtcdLoad::End(Call& call) {
-  Record& record =
-      records_.data()[call.record];  // not operator[], which looks at the size that grows meanwhile
+  Record& record = records_.data()[call.record];  // not operator[], which looks at the size that grows meanwhile
   Conclude(call, record);
   const absl::MutexLock lock(&rooms_mutex_);
   rooms_.Ended(record);
@@ -257,8 +251,7 @@ void EtcdLoad::Conclude(Call& call, Record& record) {
 }
 
 absl::StatusOr<std::vector<Record>> EtcdLoad::ReadFinalState(const std::vector<std::string>& servers,
-                                                             const std::vector<Record>& reads,
-                                                             absl::Duration within) {
+                                                             const std::vector<Record>& reads, absl::Duration within) {
   std::vector<Record> records;
   for (uint32_t i = 0; i < servers.size(); ++i) {
     const auto stub = etcdserverpb::KV::NewStub(Connect({servers[i]}));
@@ -278,8 +271,8 @@ absl::StatusOr<std::vector<Record>> EtcdLoad::ReadFinalState(const std::vector<s
       record.ended_ns = Now_ns();
       record.ending = Ending::kOk;
       if (!status.ok() || !Told(record.kind, answer, record.value)) {
-        return absl::DeadlineExceededError(absl::StrCat("cannot read ", KeyName(record.kind, record.key),
-                                                        " from ", servers[i], ": ", status.error_message()));
+        return absl::DeadlineExceededError(absl::StrCat("cannot read ", KeyName(record.kind, record.key), " from ",
+                                                        servers[i], ": ", status.error_message()));
       }
       records.push_back(record);
     }

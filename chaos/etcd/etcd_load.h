@@ -58,8 +58,7 @@ class EtcdLoad {
 
   // `reads` (ReadsOfAllKeys) from every server, as for our own store.
   static absl::StatusOr<std::vector<Record>> ReadFinalState(const std::vector<std::string>& servers,
-                                                            const std::vector<Record>& reads,
-                                                            absl::Duration within);
+                                                            const std::vector<Record>& reads, absl::Duration within);
 
  private:
   struct Client {

@@ -76,8 +76,7 @@ TEST(EtcdLoad, ReadsAreSentAgainAndWritesAreNotAndTheHistoryHolds) {
   EXPECT_GT(counters.retries, 0u);
   EXPECT_EQ(counters.errors.at("unavailable"), etcd.puts() / 10);
   EXPECT_EQ(counters.ok + etcd.puts() / 10, records.size());
-  const auto writes =
-      std::count_if(records.begin(), records.end(), [](const Record& r) { return IsWrite(r.kind); });
+  const auto writes = std::count_if(records.begin(), records.end(), [](const Record& r) { return IsWrite(r.kind); });
   EXPECT_EQ(etcd.puts(), static_cast<uint64_t>(writes)) << "no write was sent twice";
 
   const auto final_reads = EtcdLoad::ReadFinalState(servers, ReadsOfAllKeys(records), absl::Seconds(10));
@@ -89,9 +88,7 @@ TEST(EtcdLoad, ReadsAreSentAgainAndWritesAreNotAndTheHistoryHolds) {
   server->Shutdown();
 }
 
-TEST(EtcdLoad, WithoutAServerItSaysSo) {
-  EXPECT_FALSE(EtcdLoad::Make({.servers = {}, .run_max_ns = kMs}).ok());
-}
+TEST(EtcdLoad, WithoutAServerItSaysSo) { EXPECT_FALSE(EtcdLoad::Make({.servers = {}, .run_max_ns = kMs}).ok()); }
 
 }  // namespace
 }  // namespace hedgerow::chaos

@@ -12,8 +12,7 @@ size_t AppHedging::First(uint64_t now_ns, Attempts& attempts) const {
 size_t AppHedging::Next(Attempts& attempts) const {
   ++attempts.by_time;
   attempts.wait_ns *= 2;
-  attempts.next_ns =
-      attempts.by_time < options_.attempts_max ? attempts.next_ns + attempts.wait_ns : UINT64_MAX;
+  attempts.next_ns = attempts.by_time < options_.attempts_max ? attempts.next_ns + attempts.wait_ns : UINT64_MAX;
   attempts.last_server = (attempts.last_server + 1) % heard_ns_.size();
   return attempts.last_server;
 }

@@ -21,8 +21,7 @@ struct AppHedgingOptions {
   uint32_t follow_max = 3;    // further ones because a server named the leader
   // When all copies were refused, the next is due after this, again and again until the deadline.
   uint64_t again_ns = 20'000'000;
-  size_t first_leader =
-      0;  // the presumed leader until something else is known; below the number of servers
+  size_t first_leader = 0;  // the presumed leader until something else is known; below the number of servers
 };
 
 // One request's.

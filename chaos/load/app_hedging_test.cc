@@ -29,8 +29,7 @@ TEST(AppHedging, TheLeaderThatIsNamedIsFollowedAndRemembered) {
   EXPECT_EQ(hedging.NotLeader(0, 2, attempts), 2u);
   EXPECT_EQ(hedging.leader(), 2u);
   EXPECT_EQ(hedging.NotLeader(2, 1, attempts), 1u);
-  EXPECT_EQ(hedging.NotLeader(1, 2, attempts), std::nullopt)
-      << "two that name each other are not followed for ever";
+  EXPECT_EQ(hedging.NotLeader(1, 2, attempts), std::nullopt) << "two that name each other are not followed for ever";
   EXPECT_EQ(hedging.leader(), 2u);
   EXPECT_EQ(attempts.total(), 3u);
 }

@@ -16,8 +16,7 @@ namespace {
 
 absl::StatusOr<Record> ReadOnce(client::HkvClient& client, Record record) {
   record.sent_ns = record.intended_ns = static_cast<uint64_t>(bench::MonotonicNs());
-  const absl::StatusOr<std::string> value =
-      client.Get(KeyName(record.kind, record.key), absl::Milliseconds(500));
+  const absl::StatusOr<std::string> value = client.Get(KeyName(record.kind, record.key), absl::Milliseconds(500));
   record.ended_ns = static_cast<uint64_t>(bench::MonotonicNs());
   record.ending = Ending::kOk;
   if (absl::IsNotFound(value.status())) return record;

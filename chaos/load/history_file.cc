@@ -25,11 +25,10 @@ std::optional<Record> ParseLine(absl::string_view line) {
   if (fields.size() != 9 || fields[1].size() != 1) return std::nullopt;
   record.kind = static_cast<Kind>(fields[1][0]);
   if (!IsCounter(record.kind) && record.kind != Kind::kPut && record.kind != Kind::kGet) return std::nullopt;
-  const bool numbers =
-      absl::SimpleAtoi(fields[0], &record.client) && absl::SimpleAtoi(fields[2], &record.key) &&
-      absl::SimpleAtoi(fields[3], &record.value) && absl::SimpleAtoi(fields[4], &record.intended_ns) &&
-      absl::SimpleAtoi(fields[5], &record.sent_ns) && absl::SimpleAtoi(fields[6], &record.ended_ns) &&
-      absl::SimpleAtoi(fields[8], &record.attempts);
+  const bool numbers = absl::SimpleAtoi(fields[0], &record.client) && absl::SimpleAtoi(fields[2], &record.key) &&
+                       absl::SimpleAtoi(fields[3], &record.value) && absl::SimpleAtoi(fields[4], &record.intended_ns) &&
+                       absl::SimpleAtoi(fields[5], &record.sent_ns) && absl::SimpleAtoi(fields[6], &record.ended_ns) &&
+                       absl::SimpleAtoi(fields[8], &record.attempts);
   if (!numbers) return std::nullopt;
   for (size_t i = 0; i < kEndings.size(); ++i) {
     if (fields[7] != kEndings[i]) continue;
@@ -41,9 +40,7 @@ std::optional<Record> ParseLine(absl::string_view line) {
 
 }  // namespace
 
-std::string KeyName(Kind kind, uint32_t key) {
-  return absl::StrCat(IsCounter(kind) ? "counter" : "register", key);
-}
+std::string KeyName(Kind kind, uint32_t key) { return absl::StrCat(IsCounter(kind) ? "counter" : "register", key); }
 
 std::vector<Record> ReadsOfAllKeys(const std::vector<Record>& records) {
   std::set<std::pair<bool, uint32_t>> keys;

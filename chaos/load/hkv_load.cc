@@ -54,9 +54,8 @@ kv::Operation OperationOf(const Record& record) {
   if (record.kind == Kind::kIncrement) {
     return {.kind = kv::OperationKind::kIncrement, .key = KeyName(record.kind, record.key), .delta = 1};
   }
-  return {.kind = kv::OperationKind::kPut,
-          .key = KeyName(record.kind, record.key),
-          .value = absl::StrCat(record.value)};
+  return {
+      .kind = kv::OperationKind::kPut, .key = KeyName(record.kind, record.key), .value = absl::StrCat(record.value)};
 }
 
 // What the answer says about the record's value; nothing if it makes no sense.
@@ -185,7 +184,8 @@ uint64_t HkvLoad::NextDue_ns(bool sending) const {
   uint64_t due_ns = copies_due_.empty() ? UINT64_MAX : copies_due_.begin()->first;
   for (const Client& client : clients_) {
     if (sending) due_ns = std::min(due_ns, client.next_send_ns);
-    for (const client::PendingRequests& requests : client.sessions) due_ns = std::min(due_ns, requests.next_deadline_ns());
+    for (const client::PendingRequests& requests : client.sessions)
+      due_ns = std::min(due_ns, requests.next_deadline_ns());
   }
   return due_ns;
 }
@@ -202,15 +202,13 @@ LoadTick HkvLoad::Tick(uint64_t now_ns) {
   }
   uint64_t failed = counters_.timed_out;
   for (const auto& [status, count] : counters_.errors) failed += count;
-  return {
-      .at_ns = now_ns, .sent = counters_.sent, .ok = counters_.ok, .failed = failed, .longest_ns = longest_ns};
+  return {.at_ns = now_ns, .sent = counters_.sent, .ok = counters_.ok, .failed = failed, .longest_ns = longest_ns};
 }
 
 void HkvLoad::SendDue(uint64_t now_ns) {
   for (size_t i = 0; i < clients_.size(); ++i) {
     Client& client = clients_[i];
-    for (; client.next_send_ns <= now_ns; client.next_send_ns += options_.interval_ns)
-      Issue(i, client.next_send_ns);
+    for (; client.next_send_ns <= now_ns; client.next_send_ns += options_.interval_ns) Issue(i, client.next_send_ns);
   }
 }
 
@@ -293,8 +291,7 @@ void HkvLoad::Receive(size_t client, uint64_t now_ns) {
   }
 }
 
-void HkvLoad::OnDatagram(size_t number, std::span<const uint8_t> bytes, const bench::Address& peer,
-                         uint64_t now_ns) {
+void HkvLoad::OnDatagram(size_t number, std::span<const uint8_t> bytes, const bench::Address& peer, uint64_t now_ns) {
   Client& client = clients_[number];
   size_t server = 0;
   while (server < options_.servers.size() && !options_.servers[server].SameAs(peer)) ++server;
@@ -313,8 +310,7 @@ void HkvLoad::OnDatagram(size_t number, std::span<const uint8_t> bytes, const be
   OnAnswer(client, issued->second, server, *std::move(answer), now_ns);
 }
 
-void HkvLoad::OnAnswer(Client& client, const Issued& issued, size_t server, wire::HkvAnswer answer,
-                       uint64_t now_ns) {
+void HkvLoad::OnAnswer(Client& client, const Issued& issued, size_t server, wire::HkvAnswer answer, uint64_t now_ns) {
   const size_t place = issued.record;
   const Record& record = records_[place];
   if (record.ending == Ending::kTimedOut) {

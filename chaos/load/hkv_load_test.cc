@@ -27,8 +27,8 @@ using testing::Field;
 constexpr uint64_t kMs = 1'000'000;
 
 uint64_t Count(const std::vector<Record>& records, Ending ending) {
-  return static_cast<uint64_t>(std::count_if(records.begin(), records.end(),
-                                             [&](const Record& record) { return record.ending == ending; }));
+  return static_cast<uint64_t>(
+      std::count_if(records.begin(), records.end(), [&](const Record& record) { return record.ending == ending; }));
 }
 
 class HkvLoadTest : public testing::Test {
@@ -122,8 +122,7 @@ TEST_F(HkvLoadTest, NoKeyHasMoreOutstandingThanACheckerCanTry) {
     return FakeServer::Treatment{.lost = request.kind != wire::HkvKind::kOpen && ++n % 2 == 0};
   });
   Run();
-  EXPECT_GT(Count(records_, Ending::kTimedOut), 2 * KeyRooms::kOutstandingMax)
-      << "else one key would have done";
+  EXPECT_GT(Count(records_, Ending::kTimedOut), 2 * KeyRooms::kOutstandingMax) << "else one key would have done";
   EXPECT_EQ(MostOutstandingOnAKey(records_), KeyRooms::kOutstandingMax);
   std::set<uint32_t> keys;
   for (const Record& record : ReadsOfAllKeys(records_)) keys.insert(record.key);

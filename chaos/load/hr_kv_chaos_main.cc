@@ -26,8 +26,7 @@
 ABSL_FLAG(std::string, store, "hkv", "hkv, ours, or etcd, over its own protocol");
 ABSL_FLAG(std::string, mode, "",
           "hedgerow, noproxy-noretry or noproxy-app; etcd; or final, which reads what the store holds");
-ABSL_FLAG(std::vector<std::string>, servers, {},
-          "address:port of each; several only for noproxy-app, etcd and final");
+ABSL_FLAG(std::vector<std::string>, servers, {}, "address:port of each; several only for noproxy-app, etcd and final");
 ABSL_FLAG(std::string, history, "", "file for the records");
 ABSL_FLAG(std::string, of, "", "final: the history whose keys are read");
 ABSL_FLAG(std::string, report, "", "file for the counters");
@@ -37,12 +36,10 @@ ABSL_FLAG(uint32_t, sessions, 8, "of each client");
 ABSL_FLAG(absl::Duration, interval, absl::Milliseconds(1), "between two requests of a client");
 ABSL_FLAG(absl::Duration, timeout, absl::Seconds(5), "when a client gives a request up");
 ABSL_FLAG(absl::Duration, hedge_delay, absl::Milliseconds(5), "noproxy-app: from the send to the first copy");
-ABSL_FLAG(uint32_t, attempts, 5,
-          "noproxy-app: sends of a request at most, but for those to a leader that was named");
+ABSL_FLAG(uint32_t, attempts, 5, "noproxy-app: sends of a request at most, but for those to a leader that was named");
 ABSL_FLAG(uint32_t, first_leader, 0,
           "noproxy-app: which of --servers, from 0, is taken for the leader until something else is known");
-ABSL_FLAG(bool, progress, false,
-          "print how it is doing, four JSON lines a second, after the line that says ready");
+ABSL_FLAG(bool, progress, false, "print how it is doing, four JSON lines a second, after the line that says ready");
 ABSL_FLAG(uint64_t, seed, 1, "of the operations");
 ABSL_FLAG(uint32_t, increments_percent, 30, "of the operations");
 ABSL_FLAG(uint32_t, puts_percent, 35, "of the operations; the rest are gets");
@@ -52,9 +49,7 @@ namespace {
 
 constexpr double kSecondsMax = 3600;
 
-uint64_t Nanoseconds(absl::Duration duration) {
-  return static_cast<uint64_t>(absl::ToInt64Nanoseconds(duration));
-}
+uint64_t Nanoseconds(absl::Duration duration) { return static_cast<uint64_t>(absl::ToInt64Nanoseconds(duration)); }
 
 EtcdLoadOptions EtcdOptionsFromFlags(const MixOptions& mix) {
   return {.servers = absl::GetFlag(FLAGS_servers),
@@ -100,8 +95,7 @@ absl::Status RunLoad(const std::string& mode, Load& load, auto&&... progress) {
   if (absl::Status status = load.Open(); !status.ok()) return status;
   ReportReady();
   load.Run(stop_asked, progress...);
-  if (absl::Status status = WriteHistory(absl::GetFlag(FLAGS_history), load.records()); !status.ok())
-    return status;
+  if (absl::Status status = WriteHistory(absl::GetFlag(FLAGS_history), load.records()); !status.ok()) return status;
   return WriteReport(absl::GetFlag(FLAGS_report), mode, load.counters());
 }
 

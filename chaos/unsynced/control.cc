@@ -44,15 +44,14 @@ std::string ToJson(const Loss& loss) {
     absl::StrAppend(&files, files.empty() ? "" : ", ", Quoted(path), ": ", lost);
     bytes += lost;
   }
-  return absl::StrCat("{\"lost_bytes\": ", bytes, ", \"lost_names\": ", loss.names, ", \"files\": {", files,
-                      "}}");
+  return absl::StrCat("{\"lost_bytes\": ", bytes, ", \"lost_names\": ", loss.names, ", \"files\": {", files, "}}");
 }
 
 std::string Suffer(Disk& disk, const Ailments& ailments) {
   const Suffered suffered = disk.suffered();
   disk.Ail(ailments);
-  return absl::StrCat("{\"slowed\": ", suffered.slowed, ", \"refused\": ", suffered.refused, ", \"hung\": ",
-                      suffered.hung, "}");
+  return absl::StrCat("{\"slowed\": ", suffered.slowed, ", \"refused\": ", suffered.refused,
+                      ", \"hung\": ", suffered.hung, "}");
 }
 
 bool Send(int output, std::string line) {

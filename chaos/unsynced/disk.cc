@@ -225,14 +225,10 @@ int Disk::Allocate(const NodePtr& node, int mode, uint64_t offset, uint64_t coun
   if (node->is_folder()) return -EISDIR;
   if ((mode & FALLOC_FL_PUNCH_HOLE) == 0 && Refuses()) return -ENOSPC;
   switch (mode) {
-    case 0:
-      return offset + count > node->file->size() ? node->file->Truncate(offset + count) : 0;
-    case FALLOC_FL_KEEP_SIZE:
-      return 0;
-    case FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE:
-      return node->file->Punch(offset, count);
-    default:
-      return -EOPNOTSUPP;
+    case 0: return offset + count > node->file->size() ? node->file->Truncate(offset + count) : 0;
+    case FALLOC_FL_KEEP_SIZE: return 0;
+    case FALLOC_FL_KEEP_SIZE | FALLOC_FL_PUNCH_HOLE: return node->file->Punch(offset, count);
+    default: return -EOPNOTSUPP;
   }
 }
 

@@ -44,7 +44,7 @@ struct DiskOptions {
 struct Ailments {
   uint64_t sync_delay_ms = 0;  // that each sync takes longer
   bool full = false;           // nothing can be written or made, for want of space
-  bool hangs = false;          // what changes anything, and each sync, waits until it is well; what is there can be read
+  bool hangs = false;  // what changes anything, and each sync, waits until it is well; what is there can be read
 };
 
 // What came of them so far.

@@ -41,8 +41,8 @@ class DiskTest : public testing::Test {
   }
   void Start(Names names = Names::kStrict, std::optional<std::string> ignore_sync = std::nullopt) {
     disk_.reset();
-    disk_ = std::make_unique<Disk>(
-        DiskOptions{.backing = folder_, .names = names, .ignore_sync = std::move(ignore_sync)});
+    disk_ =
+        std::make_unique<Disk>(DiskOptions{.backing = folder_, .names = names, .ignore_sync = std::move(ignore_sync)});
   }
 
   NodePtr At(const std::string& path) {
@@ -83,8 +83,7 @@ class DiskTest : public testing::Test {
   std::set<std::string> Names_(const std::string& path) {
     std::set<std::string> names;
     if (!Exists(path)) return {"(none)"};
-    EXPECT_EQ(disk_->List(At(path), [&](const std::string& name, const struct stat&) { names.insert(name); }),
-              0);
+    EXPECT_EQ(disk_->List(At(path), [&](const std::string& name, const struct stat&) { names.insert(name); }), 0);
     return names;
   }
 

@@ -142,8 +142,7 @@ int FileImage::Sync() {
 
 int FileImage::SyncSome(std::mt19937_64& random) {
   const auto heads = [&random] { return random() % 2 == 0; };
-  if (ObjectSize() > object_valid_ && heads() &&
-      ftruncate(object_.get(), static_cast<off_t>(object_valid_)) != 0) {
+  if (ObjectSize() > object_valid_ && heads() && ftruncate(object_.get(), static_cast<off_t>(object_valid_)) != 0) {
     return -errno;
   }
   // File systems that are worth a log let a file grow over bytes that are there (ext4 with ordered data, XFS,

@@ -45,8 +45,7 @@ int GetAttr(const char* path, struct stat* status, fuse_file_info* info) {
   return WithNode(path, info, [&](const NodePtr& node) { return TheDisk().Stat(node, *status); });
 }
 
-int ReadDir(const char* path, void* buffer, fuse_fill_dir_t fill, off_t, fuse_file_info* info,
-            fuse_readdir_flags) {
+int ReadDir(const char* path, void* buffer, fuse_fill_dir_t fill, off_t, fuse_file_info* info, fuse_readdir_flags) {
   for (const char* name : {".", ".."}) fill(buffer, name, nullptr, 0, fuse_fill_dir_flags{});
   return WithNode(path, info, [&](const NodePtr& node) {
     return TheDisk().List(node, [&](const std::string& name, const struct stat& status) {
@@ -83,9 +82,8 @@ int Release(const char*, fuse_file_info* info) {
 }
 
 int Read(const char* path, char* to, size_t count, off_t offset, fuse_file_info* info) {
-  return WithNode(path, info, [&](const NodePtr& node) {
-    return TheDisk().Read(node, to, count, static_cast<uint64_t>(offset));
-  });
+  return WithNode(path, info,
+                  [&](const NodePtr& node) { return TheDisk().Read(node, to, count, static_cast<uint64_t>(offset)); });
 }
 
 int Write(const char* path, const char* from, size_t count, off_t offset, fuse_file_info* info) {

@@ -53,8 +53,7 @@ int main(int argc, char** argv) {
   const std::vector<char*> arguments = absl::ParseCommandLine(argc, argv);
   const std::string names = absl::GetFlag(FLAGS_names);
   if (arguments.size() != 3 || (names != "strict" && names != "journal")) {
-    std::fprintf(stderr,
-                 "usage: hr-unsynced-fs [--names=strict|journal] [--ignore_sync=PATTERN] BACKING MOUNT\n");
+    std::fprintf(stderr, "usage: hr-unsynced-fs [--names=strict|journal] [--ignore_sync=PATTERN] BACKING MOUNT\n");
     return 2;
   }
   const std::string mount_point = arguments[2];

@@ -149,8 +149,8 @@ TEST_P(LogPowerCutTest, WhatMemoryModeLeavesCanBeRecovered) {
 
 class MemoryModeTest : public LyingDiskTest {
  protected:
-  // Entries of 1 KB. At most 64 wait for the writer, who makes one record of what waits: a record has no bound, and a file that
-  // begins with a long one is longer than the others.
+  // Entries of 1 KB. At most 64 wait for the writer, who makes one record of what waits: a record has no bound, and a
+  // file that begins with a long one is longer than the others.
   static void Append(storage::LogStorage& storage, uint64_t count) {
     for (uint64_t i = 1; i <= count; ++i) {
       raft::Persist persist = {.sequence = i};
@@ -198,8 +198,8 @@ TEST_F(LyingDiskTest, IsFoundOut) {
   std::mt19937_64 random(8);
   const uint64_t reported = RunAndDie(disk, /*sync=*/true, 1, /*torn=*/false, random);
   ASSERT_GT(reported, 0u);
-  const auto opened = storage::LogStorage::Open(
-      TestOptions(folder, true), {.cluster_id = storage::kTestCluster, .node = storage::kTestNode});
+  const auto opened = storage::LogStorage::Open(TestOptions(folder, true),
+                                                {.cluster_id = storage::kTestCluster, .node = storage::kTestNode});
   if (!opened.ok()) {
     EXPECT_EQ(opened.status().code(), absl::StatusCode::kDataLoss) << opened.status();
     return;

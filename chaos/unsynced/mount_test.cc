@@ -90,8 +90,7 @@ TEST_F(MountTest, SyncCoversMappedAndDirectWrites) {
   const UniqueFd file = Open(path, O_CREAT | O_RDWR);
   SyncFolder(disk.path());
   ASSERT_EQ(ftruncate(file.get(), 8192), 0);
-  char* const mapped =
-      static_cast<char*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
+  char* const mapped = static_cast<char*>(mmap(nullptr, 8192, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0));
   ASSERT_NE(mapped, MAP_FAILED);
   mapped[0] = 'm';
   ASSERT_EQ(msync(mapped, 8192, MS_SYNC), 0);

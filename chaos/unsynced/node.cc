@@ -19,9 +19,9 @@ constexpr char kNew[] = ".hr-unsynced-new";
 void Unplace(Node& folder, const std::string& name) {
   const NodePtr child = FindIn(folder.durable, name);
   if (child->is_folder()) {
-    Must(renameat(folder.durable_folder.get(), name.c_str(), child->objects->folder.get(),
-                  child->object_name().c_str()),
-         "take", name);
+    Must(
+        renameat(folder.durable_folder.get(), name.c_str(), child->objects->folder.get(), child->object_name().c_str()),
+        "take", name);
     child->durable_parent = nullptr;
   } else {
     Must(unlinkat(folder.durable_folder.get(), name.c_str(), 0), "remove", name);

@@ -33,8 +33,7 @@ struct Objects {
 
 struct Node {
   // `opened` is its durable file or folder.
-  Node(std::shared_ptr<const Objects> objects_in, uint64_t id_in, uint64_t life_in, bool folder,
-       net::UniqueFd opened);
+  Node(std::shared_ptr<const Objects> objects_in, uint64_t id_in, uint64_t life_in, bool folder, net::UniqueFd opened);
   // Neither a program nor the disk can name it any more: it goes from `objects`, too.
   ~Node();
   Node(const Node&) = delete;
@@ -53,8 +52,8 @@ struct Node {
 
   // A folder's.
   std::map<std::string, NodePtr> live, durable;
-  net::UniqueFd durable_folder;  // where its durable names are, wherever that has been moved to
-  Node* durable_parent = nullptr;      // null: it has no durable name, or it is the root
+  net::UniqueFd durable_folder;    // where its durable names are, wherever that has been moved to
+  Node* durable_parent = nullptr;  // null: it has no durable name, or it is the root
   std::string durable_name;
 
   std::set<std::pair<Node*, std::string>> live_names;  // folders that hold it, and as what

@@ -47,8 +47,7 @@ std::set<std::string> ChangedNames(const Node& folder) {
 }  // namespace
 
 Disk::Disk(DiskOptions options)
-    : options_(std::move(options)),
-      objects_(std::make_shared<Objects>(MadeFolder(options_.backing + "/objects"))) {
+    : options_(std::move(options)), objects_(std::make_shared<Objects>(MadeFolder(options_.backing + "/objects"))) {
   MadeFolder(options_.backing + "/tree");
   absl::MutexLock lock(&mutex_);
   Load();
@@ -119,7 +118,8 @@ void Disk::Ail(Ailments ailments) {
 void Disk::WaitWhileItHangs() {
   if (!ailments_.hangs) return;
   ++suffered_.hung;
-  mutex_.Await(absl::Condition(+[](Ailments* ailments) { return !ailments->hangs; }, &ailments_));
+  mutex_.Await(absl::Condition(
+      +[](Ailments* ailments) { return !ailments->hangs; }, &ailments_));
 }
 
 Suffered Disk::suffered() const {

@@ -48,8 +48,7 @@ const wire::HkvOperationRow* FindOperation(const std::string& command) {
 absl::Status TakeField(Words& words, absl::string_view command, wire::HkvField field, kv::Operation& operation) {
   switch (field) {
     case wire::HkvField::kNone:
-    case wire::HkvField::kExpected:
-      return absl::OkStatus();
+    case wire::HkvField::kExpected: return absl::OkStatus();
     case wire::HkvField::kCondition: {
       if (command == kCreate) return absl::OkStatus();
       absl::StatusOr<std::string> expected = words.Take(command, "the value that is to be replaced");
@@ -128,10 +127,11 @@ const operate::Program& TheProgram() {
                   {"client", "NAME", "prove each request to be this client's, with --key-file"},
                   {"key-file", "FILE", "the client's key"},
                   {"timeout", "DURATION", "how long to wait for an answer, 1ms to 1m (default 2s)"}},
-      .notes = {"Several writes with the word \"and\" between them are done all or none: hkv incr sold and put last alice",
-                "With --client an answer counts only if the server proves itself with the same key. Without an answer within "
-                "the time-out a write may have been done or not. A write that is answered OVERLOADED is sent again under its "
-                "number, which does it once. After \"--\" no word is taken for an option."},
+      .notes =
+          {"Several writes with the word \"and\" between them are done all or none: hkv incr sold and put last alice",
+           "With --client an answer counts only if the server proves itself with the same key. Without an answer within "
+           "the time-out a write may have been done or not. A write that is answered OVERLOADED is sent again under its "
+           "number, which does it once. After \"--\" no word is taken for an option."},
       .exit_codes = {{"0", "done"},
                      {"1", "error"},
                      {"2", "usage"},
@@ -175,8 +175,7 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words) 
     } else if (option == "--timeout") {
       if (!absl::ParseDuration(value, &arguments.timeout) || arguments.timeout < absl::Milliseconds(1) ||
           arguments.timeout > absl::Minutes(1)) {
-        return absl::InvalidArgumentError(
-            absl::StrCat("--timeout ", value, ": expected 1ms to 1m, such as 500ms"));
+        return absl::InvalidArgumentError(absl::StrCat("--timeout ", value, ": expected 1ms to 1m, such as 500ms"));
       }
     } else {
       return absl::InvalidArgumentError(absl::StrCat("does not know the option ", option));

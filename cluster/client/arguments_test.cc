@@ -14,8 +14,7 @@ std::string ErrorOf(const std::vector<std::string>& words) {
 }
 
 TEST(Arguments, AReadAndItsOptions) {
-  const Arguments arguments =
-      ParseArguments({"--server", "10.0.0.1:4801", "--timeout=200ms", "get", "a"}).value();
+  const Arguments arguments = ParseArguments({"--server", "10.0.0.1:4801", "--timeout=200ms", "get", "a"}).value();
   EXPECT_EQ(arguments.server, "10.0.0.1:4801");
   EXPECT_EQ(arguments.timeout, absl::Milliseconds(200));
   EXPECT_EQ(arguments.get, "a");

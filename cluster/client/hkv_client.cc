@@ -42,16 +42,19 @@ absl::StatusOr<uint64_t> RandomNumber() {
   return number;
 }
 
-// What an ICMP error of an earlier datagram makes of the next call on a connected socket. The call itself has done nothing.
-bool IsRefusal(int error) { return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ENOPROTOOPT; }
-
-absl::Status BadServer(absl::string_view server, absl::string_view why) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "'", server, "' ", why, "; expected an address such as 10.0.0.1:4801, [fd00::1]:4801 or name:4801"));
+// What an ICMP error of an earlier datagram makes of the next call on a connected socket. The call itself has done
+// nothing.
+bool IsRefusal(int error) {
+  return error == ECONNREFUSED || error == EHOSTUNREACH || error == ENETUNREACH || error == ENOPROTOOPT;
 }
 
-// How often this process and those it comes from were forked off; the child counts. A pid would not do: two processes of
-// different namespaces may have the same.
+absl::Status BadServer(absl::string_view server, absl::string_view why) {
+  return absl::InvalidArgumentError(
+      absl::StrCat("'", server, "' ", why, "; expected an address such as 10.0.0.1:4801, [fd00::1]:4801 or name:4801"));
+}
+
+// How often this process and those it comes from were forked off; the child counts. A pid would not do: two processes
+// of different namespaces may have the same.
 std::atomic<uint64_t> forks{0};
 
 // 0, or the error of pthread_atfork(3).
@@ -90,7 +93,8 @@ absl::StatusOr<std::vector<HkvClient::Address>> HkvClient::AddressesOf(absl::str
   const std::string port(server.substr(colon + 1));
   // getaddrinfo(3) takes 70337 for 4801.
   int number = 0;
-  if (!absl::SimpleAtoi(port, &number) || number < 1 || number > 65535) return BadServer(server, "has no port from 1 to 65535");
+  if (!absl::SimpleAtoi(port, &number) || number < 1 || number > 65535)
+    return BadServer(server, "has no port from 1 to 65535");
   if (const int error = getaddrinfo(std::string(host).c_str(), port.c_str(), &hints, &found); error != 0) {
     return BadServer(server, absl::StrCat("cannot be resolved: ", gai_strerror(error)));
   }
@@ -110,10 +114,8 @@ std::string WhyDenied(const wire::HkvAnswer& answer) {
   switch (answer.denial) {
     case wire::HkvDenial::kAnonymous:
       return "the node serves clients with a key only: give a client's name and key file";
-    case wire::HkvDenial::kUnproven:
-      return "the node knows no client of this name and key";
-    case wire::HkvDenial::kClock:
-      return "this host's clock and the node's differ by more than 20 s";
+    case wire::HkvDenial::kUnproven: return "the node knows no client of this name and key";
+    case wire::HkvDenial::kClock: return "this host's clock and the node's differ by more than 20 s";
     case wire::HkvDenial::kRead:
       return absl::StrCat("the client has no right to read '", answer.denied_key, "'; nothing was done");
     case wire::HkvDenial::kWrite:
@@ -135,10 +137,8 @@ kv::Operation Make(kv::OperationKind kind, std::string key) { return {.kind = ki
 absl::Status ToStatus(const wire::HkvAnswer& answer) {
   const std::string name(Name(answer.status));
   switch (answer.status) {
-    case wire::HkvStatus::kOk:
-      return absl::OkStatus();
-    case wire::HkvStatus::kNotFound:
-      return absl::NotFoundError("no such key");
+    case wire::HkvStatus::kOk: return absl::OkStatus();
+    case wire::HkvStatus::kNotFound: return absl::NotFoundError("no such key");
     case wire::HkvStatus::kMismatch:
       return absl::AbortedError("the key holds another value, or another request has this number; nothing was done");
     case wire::HkvStatus::kNotANumber:
@@ -152,37 +152,36 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
     case wire::HkvStatus::kShort:
       return absl::ResourceExhaustedError(absl::StrCat("the answer wants a request of ", answer.hint, " bytes"));
     case wire::HkvStatus::kNotLeader:
-      return absl::UnavailableError(
-          answer.hint == 0 ? "the node is not the leader and knows of none"
-                           : absl::StrCat("the node is not the leader; node ", answer.hint, " is"));
+      return absl::UnavailableError(answer.hint == 0
+                                        ? "the node is not the leader and knows of none"
+                                        : absl::StrCat("the node is not the leader; node ", answer.hint, " is"));
     case wire::HkvStatus::kMalformed:
-    case wire::HkvStatus::kTooLarge:
-      return absl::InvalidArgumentError(absl::StrCat("the node answered ", name));
+    case wire::HkvStatus::kTooLarge: return absl::InvalidArgumentError(absl::StrCat("the node answered ", name));
     case wire::HkvStatus::kUnknownVersion:
       return absl::UnimplementedError(absl::StrCat("the node speaks version ", answer.hint, " of hkv, and this client ",
                                                    wire::kHkvVersion, ": use a client and a node of one version"));
-    case wire::HkvStatus::kDenied:
-      return absl::PermissionDeniedError(WhyDenied(answer));
-    case wire::HkvStatus::kBelowLowest:
-      return absl::InternalError(absl::StrCat("the node answered ", name));
+    case wire::HkvStatus::kDenied: return absl::PermissionDeniedError(WhyDenied(answer));
+    case wire::HkvStatus::kBelowLowest: return absl::InternalError(absl::StrCat("the node answered ", name));
   }
   return absl::InternalError("the node answered with a status that this client does not know");
 }
 
-absl::StatusOr<std::unique_ptr<HkvClient>> HkvClient::Connect(absl::string_view server,
-                                                              size_t outstanding_max,
+absl::StatusOr<std::unique_ptr<HkvClient>> HkvClient::Connect(absl::string_view server, size_t outstanding_max,
                                                               std::optional<Credentials> credentials) {
   absl::StatusOr<std::vector<Address>> addresses = AddressesOf(server);
   if (!addresses.ok()) return addresses.status();
-  absl::StatusOr<std::unique_ptr<HkvClient>> client = ConnectTo(*std::move(addresses), outstanding_max, std::move(credentials));
+  absl::StatusOr<std::unique_ptr<HkvClient>> client =
+      ConnectTo(*std::move(addresses), outstanding_max, std::move(credentials));
   if (client.ok() || absl::IsInvalidArgument(client.status())) return client;
-  return absl::Status(client.status().code(), absl::StrCat("cannot connect to ", server, ": ", client.status().message()));
+  return absl::Status(client.status().code(),
+                      absl::StrCat("cannot connect to ", server, ": ", client.status().message()));
 }
 
 absl::StatusOr<std::unique_ptr<HkvClient>> HkvClient::ConnectTo(std::vector<Address> addresses, size_t outstanding_max,
                                                                 std::optional<Credentials> credentials) {
   if (addresses.empty()) return absl::InvalidArgumentError("the server has no address");
-  if (credentials.has_value() && (credentials->client.empty() || credentials->client.size() > wire::kHkvClientNameMax_bytes)) {
+  if (credentials.has_value() &&
+      (credentials->client.empty() || credentials->client.size() > wire::kHkvClientNameMax_bytes)) {
     return absl::InvalidArgumentError(
         absl::StrCat("a client's name has 1 to ", wire::kHkvClientNameMax_bytes, " bytes"));
   }
@@ -220,13 +219,15 @@ absl::Status HkvClient::Start() {
   return absl::OkStatus();
 }
 
-// To the present address. Closes the former socket: after a fork that is this process's descriptor, and the parent has its own.
+// To the present address. Closes the former socket: after a fork that is this process's descriptor, and the parent has
+// its own.
 absl::Status HkvClient::ConnectSocket() {
   if (fd_ >= 0) close(fd_);
   const Address& to = addresses_[address_];
   fd_ = socket(to.socket_address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd_ < 0) return absl::ErrnoToStatus(errno, "socket");
-  if (connect(fd_, reinterpret_cast<const sockaddr*>(&to.socket_address), to.bytes) != 0) return absl::ErrnoToStatus(errno, TextOf(to));
+  if (connect(fd_, reinterpret_cast<const sockaddr*>(&to.socket_address), to.bytes) != 0)
+    return absl::ErrnoToStatus(errno, TextOf(to));
   setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
   heard_ = false;
   return absl::OkStatus();
@@ -305,8 +306,9 @@ void HkvClient::Send(std::string datagram) {
 
 void HkvClient::Refused(int error) {
   ++counters_.refused;
-  why_silent_ = absl::StrCat(TextOf(addresses_[address_]),
-                             error == ECONNREFUSED ? " refuses it: nothing listens there" : absl::StrCat(" refuses it: ", strerror(error)));
+  why_silent_ = absl::StrCat(TextOf(addresses_[address_]), error == ECONNREFUSED
+                                                               ? " refuses it: nothing listens there"
+                                                               : absl::StrCat(" refuses it: ", strerror(error)));
   TryNextAddress();
 }
 
@@ -364,8 +366,7 @@ std::vector<Outcome> HkvClient::Poll(absl::Duration wait) {
   Collect(now_ns, outcomes);
   while (outcomes.empty() && requests_.outstanding() > 0 && now_ns < until_ns) {
     const uint64_t sleep_ns = std::min({until_ns, requests_.next_deadline_ns(), requests_.next_repeat_ns()}) - now_ns;
-    const timespec timeout{static_cast<time_t>(sleep_ns / 1'000'000'000),
-                           static_cast<long>(sleep_ns % 1'000'000'000)};
+    const timespec timeout{static_cast<time_t>(sleep_ns / 1'000'000'000), static_cast<long>(sleep_ns % 1'000'000'000)};
     pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
     ppoll(&readable, 1, &timeout, nullptr);
     now_ns = Now_ns();
@@ -426,8 +427,7 @@ absl::StatusOr<std::vector<std::string>> HkvClient::Write(std::vector<kv::Operat
   const size_t count = operations.size();
   absl::StatusOr<wire::HkvAnswer> answer = Wait(SendWrite(std::move(operations), timeout));
   if (!answer.ok()) return answer.status();
-  if (answer->values.size() != count)
-    return absl::InternalError("the answer has not a value for each operation");
+  if (answer->values.size() != count) return absl::InternalError("the answer has not a value for each operation");
   return std::move(answer->values);
 }
 
@@ -441,8 +441,8 @@ absl::Status HkvClient::Delete(std::string key, absl::Duration timeout) {
   return Write({Make(kv::OperationKind::kDelete, std::move(key))}, timeout).status();
 }
 
-absl::StatusOr<bool> HkvClient::CompareAndSet(std::string key, std::optional<std::string> expected,
-                                              std::string value, absl::Duration timeout) {
+absl::StatusOr<bool> HkvClient::CompareAndSet(std::string key, std::optional<std::string> expected, std::string value,
+                                              absl::Duration timeout) {
   kv::Operation set = Make(kv::OperationKind::kCompareAndSet, std::move(key));
   set.value = std::move(value);
   set.expected = std::move(expected);

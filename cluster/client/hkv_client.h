@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A client of the store, as an application would have it: one UDP socket, connected to one address. Of a name's addresses
-// that is the first one that the kernel has a route to; one that refuses, before it has answered anything, is left for the
-// next one, which what has no answer is sent to as well. Silence it leaves
-// alone; a write that is answered OVERLOADED it sends again until it knows what became of it (PendingRequests).
-// What it does not have is the point: it knows no leader, no second server and no proxy; put one in front and
-// it lives through an election as it is. Requests go out at once (Send...) and their ends are collected by
-// Poll; the calls below them do one at a time. One owner thread. `hkv` is its command line; chaos/ and the
-// benchmarks measure with its parts.
+// A client of the store, as an application would have it: one UDP socket, connected to one address. Of a name's
+// addresses that is the first one that the kernel has a route to; one that refuses, before it has answered anything, is
+// left for the next one, which what has no answer is sent to as well. Silence it leaves alone; a write that is answered
+// OVERLOADED it sends again until it knows what became of it (PendingRequests). What it does not have is the point: it
+// knows no leader, no second server and no proxy; put one in front and it lives through an election as it is. Requests
+// go out at once (Send...) and their ends are collected by Poll; the calls below them do one at a time. One owner
+// thread. `hkv` is its command line; chaos/ and the benchmarks measure with its parts.
 //
 // A write without a session is done once as well, for it is sent once and copies of it are known for a while. A client
 // that writes much opens a session, which the cluster has room for (`sessions.max`).
 //
-// After a fork the child's client is another one, with a socket of its own, no session and nothing outstanding: with the
-// parent's, the two would give one number to two writes, and take each other's answers. The parent's goes on.
+// After a fork the child's client is another one, with a socket of its own, no session and nothing outstanding: with
+// the parent's, the two would give one number to two writes, and take each other's answers. The parent's goes on.
 
 #pragma once
 
@@ -44,8 +43,8 @@ struct Credentials {
 class HkvClient {
  public:
   struct Counters {
-    uint64_t sent = 0;         // requests
-    uint64_t sent_again = 0;   // copies of writes that were answered OVERLOADED
+    uint64_t sent = 0;        // requests
+    uint64_t sent_again = 0;  // copies of writes that were answered OVERLOADED
     uint64_t answered = 0;
     uint64_t gave_up = 0;      // no answer within the timeout
     uint64_t unpaired = 0;     // answers that no request waited for: late, duplicates, foreign
@@ -61,11 +60,11 @@ class HkvClient {
   };
 
   // "10.0.0.1:4801", "[fd00::1]:4801", "name:4801". Nothing is sent yet. `outstanding_max`: see PendingRequests.
-  static absl::StatusOr<std::unique_ptr<HkvClient>> Connect(absl::string_view server,
-                                                            size_t outstanding_max = 1024,
+  static absl::StatusOr<std::unique_ptr<HkvClient>> Connect(absl::string_view server, size_t outstanding_max = 1024,
                                                             std::optional<Credentials> credentials = std::nullopt);
   // To one of several addresses of one server, in the order in which they are tried.
-  static absl::StatusOr<std::unique_ptr<HkvClient>> ConnectTo(std::vector<Address> addresses, size_t outstanding_max = 1024,
+  static absl::StatusOr<std::unique_ptr<HkvClient>> ConnectTo(std::vector<Address> addresses,
+                                                              size_t outstanding_max = 1024,
                                                               std::optional<Credentials> credentials = std::nullopt);
   // The addresses of a server, as Connect takes it.
   static absl::StatusOr<std::vector<Address>> AddressesOf(absl::string_view server);
@@ -106,12 +105,12 @@ class HkvClient {
   absl::StatusOr<int64_t> Increment(std::string key, int64_t delta, absl::Duration timeout);
   // All or none; for each operation a value (an increment's number, else empty). Aborted: a compare-and-set
   // among them found something else.
-  absl::StatusOr<std::vector<std::string>> Write(std::vector<kv::Operation> operations,
-                                                 absl::Duration timeout);
+  absl::StatusOr<std::vector<std::string>> Write(std::vector<kv::Operation> operations, absl::Duration timeout);
 
   uint64_t session() const { return IsOfThisProcess() ? requests_.session() : 0; }
-  int fd() const { return fd_; }  // readable: Poll has something; after a fork another one, from the next call on, and after
-                                 // a refusal that makes it try another address
+  // Readable: Poll has something. Another one after a fork, from the next call on, and after a refusal that makes it
+  // try another address.
+  int fd() const { return fd_; }
   const Counters& counters() const { return counters_; }
 
  private:
@@ -131,19 +130,19 @@ class HkvClient {
   absl::StatusOr<wire::HkvAnswer> Wait(absl::StatusOr<uint64_t> seq);
 
   std::vector<Address> addresses_;
-  size_t address_ = 0;    // the one that fd_ is connected to
-  size_t untried_ = 0;    // how many others may be tried for what waits
-  bool heard_ = false;    // it has answered
+  size_t address_ = 0;  // the one that fd_ is connected to
+  size_t untried_ = 0;  // how many others may be tried for what waits
+  bool heard_ = false;  // it has answered
   size_t outstanding_max_;
   std::optional<Credentials> credentials_;
   std::string unproven_{};    // the status of the last such answer
   std::string why_silent_{};  // what the kernel has reported since the last call that waited
   int fd_ = -1;
   PendingRequests requests_{{}};
-  uint64_t forks_ = 0;        // of the process that fd_ and requests_ belong to
+  uint64_t forks_ = 0;  // of the process that fd_ and requests_ belong to
   bool without_session_ = false;
   bool session_ended_ = false;  // the cluster does not know it
-  std::vector<Outcome> kept_;  // ended during a call that waited for another
+  std::vector<Outcome> kept_;   // ended during a call that waited for another
   Counters counters_;
 };
 

@@ -122,7 +122,8 @@ TEST_F(HkvClientTest, WithCredentialsAnAnswerWithoutTheRightTagIsNone) {
   ASSERT_TRUE(client.ok()) << client.status();
   const absl::Status status = (*client)->Get("k", absl::Milliseconds(300)).status();
   EXPECT_TRUE(absl::IsDeadlineExceeded(status)) << status;
-  EXPECT_THAT(status.message(), testing::HasSubstr("no answer with the right tag in time; one without says: no such key"));
+  EXPECT_THAT(status.message(),
+              testing::HasSubstr("no answer with the right tag in time; one without says: no such key"));
   EXPECT_EQ((*client)->counters().unproven, 1u);
   EXPECT_FALSE(HkvClient::Connect(server_->address(), 16, Credentials{}).ok()) << "a name is needed";
 }
@@ -201,8 +202,7 @@ TEST_F(HkvClientTest, ADuplicateAnswerIsCountedAndNothingElse) {
 TEST_F(HkvClientTest, ErrorsSayWhatTheNodeSaid) {
   std::atomic<wire::HkvStatus> status = wire::HkvStatus::kNotLeader;
   Start([&status](const wire::HkvRequest& request) {
-    wire::HkvAnswer answer{
-        .kind = request.kind, .status = status, .client_id = request.client_id, .seq = request.seq};
+    wire::HkvAnswer answer{.kind = request.kind, .status = status, .client_id = request.client_id, .seq = request.seq};
     if (answer.status == wire::HkvStatus::kNotLeader) answer.hint = 3;
     return FakeServer::Treatment{.instead = answer};
   });
@@ -402,7 +402,8 @@ TEST_F(HkvClientOfANameTest, TheAddressThatHasAnsweredIsKept) {
 }
 
 TEST(HkvClientAddressTest, BadAddressesAreNamed) {
-  for (const char* server : {"10.0.0.1", "10.0.0.1:", ":4801", "fd00::1:4801", "10.0.0.1:http", "10.0.0.1:0", "10.0.0.1:70337", "10.0.0.1:-1"}) {
+  for (const char* server : {"10.0.0.1", "10.0.0.1:", ":4801", "fd00::1:4801", "10.0.0.1:http", "10.0.0.1:0",
+                             "10.0.0.1:70337", "10.0.0.1:-1"}) {
     const absl::Status status = HkvClient::Connect(server).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << server;
     EXPECT_THAT(std::string(status.message()), HasSubstr(server));

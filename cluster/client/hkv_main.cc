@@ -63,8 +63,7 @@ int Run(const Arguments& arguments, const std::string& server, std::optional<Cre
     PrintLine(*value);
     return EndOutput();
   }
-  const absl::StatusOr<std::vector<std::string>> values =
-      (*client)->Write(arguments.operations, arguments.timeout);
+  const absl::StatusOr<std::vector<std::string>> values = (*client)->Write(arguments.operations, arguments.timeout);
   if (!values.ok()) return Fail(values.status());
   for (size_t i = 0; i < values->size(); ++i) {
     if (wire::RowOf(arguments.operations[i].kind).answers_number) PrintLine((*values)[i]);

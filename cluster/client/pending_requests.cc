@@ -11,15 +11,15 @@
 namespace hedgerow::client {
 namespace {
 
-// An overloaded node refuses at once, so what is sent again soon finds the same. The longest pause is about what a queue
-// of a node holds (`waiting_max`).
+// An overloaded node refuses at once, so what is sent again soon finds the same. The longest pause is about what a
+// queue of a node holds (`waiting_max`).
 constexpr uint64_t kFirstPause_ns = 5'000'000;
 constexpr uint32_t kPauseDoublings = 6;
 // A proxy may send copies of the last one for 60 s, and nodes know a nonce for 70 (docs/SAFETY.md).
 constexpr uint64_t kNonceIsRepeatedFor_ns = 5'000'000'000;
 
-// The pause after the `overloaded`th such answer. It differs by number, so that writes refused together do not come back
-// together.
+// The pause after the `overloaded`th such answer. It differs by number, so that writes refused together do not come
+// back together.
 uint64_t Pause_ns(uint64_t seq, uint32_t overloaded) {
   const uint64_t pause_ns = kFirstPause_ns << std::min(overloaded - 1, kPauseDoublings);
   return pause_ns + pause_ns / 128 * ((seq * 0x9e3779b97f4a7c15) >> 58);
@@ -27,8 +27,7 @@ uint64_t Pause_ns(uint64_t seq, uint32_t overloaded) {
 
 // 0 on the wire would mean a second.
 uint32_t TimeoutField(uint64_t timeout_ns) {
-  return static_cast<uint32_t>(
-      std::clamp<uint64_t>(timeout_ns / 1000, 1, std::numeric_limits<uint32_t>::max()));
+  return static_cast<uint32_t>(std::clamp<uint64_t>(timeout_ns / 1000, 1, std::numeric_limits<uint32_t>::max()));
 }
 
 }  // namespace
@@ -44,13 +43,16 @@ uint64_t PendingRequests::RandomId(uint64_t number) const {
 }
 
 absl::StatusOr<Draft> PendingRequests::Get(std::string key, uint64_t now_ns, uint64_t timeout_ns) {
-  return Note({.kind = wire::HkvKind::kGet, .client_id = reader_id(), .seq = RandomId(++gets_), .key = std::move(key),
+  return Note({.kind = wire::HkvKind::kGet,
+               .client_id = reader_id(),
+               .seq = RandomId(++gets_),
+               .key = std::move(key),
                .padded_bytes = gets_padded_bytes_},
               now_ns, timeout_ns);
 }
 
 absl::StatusOr<Draft> PendingRequests::Write(std::vector<kv::Operation> operations, uint64_t now_ns,
-                                         uint64_t timeout_ns) {
+                                             uint64_t timeout_ns) {
   if (session_.id == 0) return absl::FailedPreconditionError("a write needs a session: open one first");
   return Note({.kind = wire::HkvKind::kWrite,
                .client_id = session_.id,
@@ -61,8 +63,8 @@ absl::StatusOr<Draft> PendingRequests::Write(std::vector<kv::Operation> operatio
               now_ns, timeout_ns);
 }
 
-absl::StatusOr<Draft> PendingRequests::WriteOnce(uint64_t nonce, std::vector<kv::Operation> operations,
-                                             uint64_t now_ns, uint64_t timeout_ns) {
+absl::StatusOr<Draft> PendingRequests::WriteOnce(uint64_t nonce, std::vector<kv::Operation> operations, uint64_t now_ns,
+                                                 uint64_t timeout_ns) {
   return Note({.kind = wire::HkvKind::kWrite,
                .client_id = wire::kHkvNoSession,
                .seq = nonce,
@@ -116,14 +118,12 @@ std::optional<Outcome> PendingRequests::Answer(wire::HkvAnswer answer, uint64_t 
     ++pending->second.overloaded;
     if (IsToBeRepeated(pending->first, pending->second, now_ns)) return std::nullopt;
   }
-  if (answer.status == wire::HkvStatus::kShort &&
-      IsToBePadded(pending->first, pending->second, answer, now_ns))
+  if (answer.status == wire::HkvStatus::kShort && IsToBePadded(pending->first, pending->second, answer, now_ns))
     return std::nullopt;
-  // The CANCEL came before the write, which is never done then. The write itself is answered MISMATCH for that; it may as
-  // well have been done and have compared in vain: what it found is not known, that nothing was done is.
+  // The CANCEL came before the write, which is never done then. The write itself is answered MISMATCH for that; it may
+  // as well have been done and have compared in vain: what it found is not known, that nothing was done is.
   const bool came_first = answer.status == wire::HkvStatus::kOk && answer.values.empty();
-  if ((of_cancel && came_first) ||
-      (cancelled && !of_cancel && answer.status == wire::HkvStatus::kMismatch)) {
+  if ((of_cancel && came_first) || (cancelled && !of_cancel && answer.status == wire::HkvStatus::kMismatch)) {
     answer.status = wire::HkvStatus::kOverloaded;
   }
   if (of_cancel) answer.kind = wire::HkvKind::kWrite;

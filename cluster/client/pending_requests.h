@@ -6,9 +6,9 @@
 // one place. A write that is given up no longer holds `lowest_unanswered` back: whatever became of it, it is
 // not applied after the cluster has seen that. One owner thread.
 //
-// OVERLOADED speaks of one copy of a request. A proxy may have sent others, so a write that is answered so may have been
-// done. With OnOverload::kSettle such writes are sent again under the same number, which does them once, after pauses
-// that grow. In the last quarter of the timeout it takes them back: a CANCEL of the same number. What is applied
+// OVERLOADED speaks of one copy of a request. A proxy may have sent others, so a write that is answered so may have
+// been done. With OnOverload::kSettle such writes are sent again under the same number, which does them once, after
+// pauses that grow. In the last quarter of the timeout it takes them back: a CANCEL of the same number. What is applied
 // first under a number decides, and the answer says which it was.
 
 #pragma once
@@ -52,9 +52,8 @@ enum class OnOverload : uint8_t { kEnd, kSettle };
 
 class PendingRequests {
  public:
-  // The ids of GETs are made of the 128 random bits of `secret`. A program that has not seen a GET cannot foresee its id, and
-  // so cannot answer it.
-  // `trailer_bytes`: that a datagram must have room for beside the request.
+  // The ids of GETs are made of the 128 random bits of `secret`. A program that has not seen a GET cannot foresee its
+  // id, and so cannot answer it. `trailer_bytes`: that a datagram must have room for beside the request.
   explicit PendingRequests(const kv::SessionName& secret, size_t outstanding_max = 1024,
                            OnOverload on_overload = OnOverload::kEnd, size_t trailer_bytes = 0)
       : secret_(secret), outstanding_max_(outstanding_max), on_overload_(on_overload), trailer_bytes_(trailer_bytes) {}
@@ -70,10 +69,12 @@ class PendingRequests {
                                   uint64_t timeout_ns);
 
   // The request that `answer` belongs to, over now; nothing if there is none: late, a duplicate, or foreign. An
-  // OPEN with OK makes its session the one of later requests. Nothing as well if it will be sent again: `to_be_repeated` counts these.
+  // OPEN with OK makes its session the one of later requests. Nothing as well if it will be sent again:
+  // `to_be_repeated` counts these.
   std::optional<Outcome> Answer(wire::HkvAnswer answer, uint64_t now_ns);
 
-  // What has no answer is sent again, by Repeat, as soon as that is asked: where it was sent no process listens. Needs OnOverload::kSettle.
+  // What has no answer is sent again, by Repeat, as soon as that is asked: where it was sent no process listens. Needs
+  // OnOverload::kSettle.
   void RepeatAll(uint64_t now_ns);
 
   // The next request that is to be sent again at `now_ns`, with the timeout that it has left.
@@ -88,7 +89,7 @@ class PendingRequests {
   uint64_t next_repeat_ns() const { return by_repeat_.empty() ? UINT64_MAX : by_repeat_.begin()->first; }
   uint64_t to_be_repeated() const { return to_be_repeated_; }
 
-  uint64_t session() const { return session_.id; }  // 0: none
+  uint64_t session() const { return session_.id; }    // 0: none
   uint64_t reader_id() const { return RandomId(0); }  // the client_id of GETs
   size_t outstanding() const { return pending_.size(); }
   uint64_t lowest_unanswered() const { return open_writes_.empty() ? next_seq_ : *open_writes_.begin(); }

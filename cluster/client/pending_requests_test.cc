@@ -42,8 +42,7 @@ class PendingRequestsTest : public testing::Test {
 };
 
 TEST_F(PendingRequestsTest, AWriteNeedsASessionAndAReadDoesNot) {
-  EXPECT_EQ(requests_.Write({Increment("a")}, 1, kTimeout_ns).status().code(),
-            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(requests_.Write({Increment("a")}, 1, kTimeout_ns).status().code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(Get().token, 0u);
   OpenSession(5);
   EXPECT_NE(Get().client_id, 5u);
@@ -134,8 +133,7 @@ TEST_F(PendingRequestsTest, AnAnswerOfAnotherKindIsNotTaken) {
   answer.kind = HkvKind::kGet;
   EXPECT_FALSE(requests_.Answer(answer, 20).has_value());
   answer.status = HkvStatus::kMalformed;
-  EXPECT_TRUE(requests_.Answer(answer, 20).has_value())
-      << "who did not understand the request cannot tell its kind";
+  EXPECT_TRUE(requests_.Answer(answer, 20).has_value()) << "who did not understand the request cannot tell its kind";
 }
 
 TEST_F(PendingRequestsTest, ANewSessionStartsWithNothingOpen) {
@@ -161,8 +159,7 @@ TEST_F(PendingRequestsTest, WhatFitsNoDatagramIsRefusedAndNotOutstanding) {
   OpenSession(5);
   const kv::Operation put{.kind = kv::OperationKind::kPut, .key = "a", .value = std::string(1300, 'x')};
   EXPECT_EQ(requests_.Write({put}, 10, kTimeout_ns).status().code(), absl::StatusCode::kInvalidArgument);
-  EXPECT_EQ(requests_.Get(std::string(251, 'k'), 10, kTimeout_ns).status().code(),
-            absl::StatusCode::kInvalidArgument);
+  EXPECT_EQ(requests_.Get(std::string(251, 'k'), 10, kTimeout_ns).status().code(), absl::StatusCode::kInvalidArgument);
   EXPECT_EQ(requests_.outstanding(), 0u);
   EXPECT_EQ(Write().seq, 1u);
 }

@@ -98,8 +98,7 @@ class Follower : public ReplicaHost {
     last_ += entries_.size();
     if (commit) request.commit = LogIndex(last_);
     request.entries = std::exchange(entries_, {});
-    replica_.ReceiveMessage(0,
-                            {.from = NodeId(2), .to = NodeId(1), .term = Term(1), .body = std::move(request)});
+    replica_.ReceiveMessage(0, {.from = NodeId(2), .to = NodeId(1), .term = Term(1), .body = std::move(request)});
     replica_.Settle();
     if (++deliveries_ % kBatchesPerSnapshot != 0) return;
     replica_.Feed(raft::SnapshotTaken{

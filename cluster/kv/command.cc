@@ -31,8 +31,8 @@ void GetOperation(ByteReader& reader, Operation& operation) {
   operation.delta = reader.Get<int64_t>();
 }
 
-// SipHash-2-4 (bpf/abi/siphash_abi.h) of words and texts, without a copy of them in one piece. The length of a text stands
-// in a word before it, so that two requests are never the same words.
+// SipHash-2-4 (bpf/abi/siphash_abi.h) of words and texts, without a copy of them in one piece. The length of a text
+// stands in a word before it, so that two requests are never the same words.
 class RequestHash {
  public:
   RequestHash(uint64_t secret, uint64_t id) {
@@ -113,8 +113,7 @@ size_t Size_bytes(const Command& command) {
     size += 2 + 2 * sizeof(uint32_t) + sizeof(int64_t) + operation.key.size() + operation.value.size();
     if (operation.expected.has_value()) size += sizeof(uint32_t) + operation.expected->size();
   }
-  if (command.key.kind == CommandKind::kSettings)
-    size += 1 + command.settings.size() * (1 + sizeof(uint64_t));
+  if (command.key.kind == CommandKind::kSettings) size += 1 + command.settings.size() * (1 + sizeof(uint64_t));
   return size;
 }
 
@@ -136,8 +135,7 @@ RequestKey OnceKey(uint64_t nonce, const std::vector<Operation>& operations) {
 
 uint32_t FeaturesNeeded(const Command& command) {
   uint32_t needed = kKindSince[static_cast<size_t>(command.key.kind)];
-  for (const Operation& operation : command.operations)
-    needed |= kOperationSince[static_cast<size_t>(operation.kind)];
+  for (const Operation& operation : command.operations) needed |= kOperationSince[static_cast<size_t>(operation.kind)];
   return needed;
 }
 

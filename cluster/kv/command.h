@@ -111,8 +111,8 @@ inline bool IsSameToken(uint64_t one, uint64_t other) { return (one ^ other) == 
 // The fingerprint of a CANCEL, and of no write.
 constexpr uint64_t kCancels = 0;
 
-// The key of a write in a session. Its fingerprint is SipHash-2-4 of the operations under the session's token and id: the
-// same on all replicas, and unpredictable without the token.
+// The key of a write in a session. Its fingerprint is SipHash-2-4 of the operations under the session's token and id:
+// the same on all replicas, and unpredictable without the token.
 RequestKey WriteKey(const SessionName& session, uint64_t seq, const std::vector<Operation>& operations);
 // The same of a write without a session. The nonce is the secret.
 RequestKey OnceKey(uint64_t nonce, const std::vector<Operation>& operations);
@@ -132,8 +132,8 @@ inline bool IsUsedOnce(const RequestKey& key) {
   return key.kind == CommandKind::kOpen || key.kind == CommandKind::kWrite || key.kind == CommandKind::kWindowed;
 }
 
-// Such a request is known for a window only: its client may not repeat it until it learns what became of it. So a refusal
-// must be true of this copy, whatever its client does next.
+// Such a request is known for a window only: its client may not repeat it until it learns what became of it. So a
+// refusal must be true of this copy, whatever its client does next.
 inline bool HasNoSession(const RequestKey& key) {
   return key.kind == CommandKind::kWindowed || key.kind == CommandKind::kMemcached;
 }
@@ -144,19 +144,21 @@ constexpr uint64_t kCopyAgeMax_ns = 1'500'000'000;
 
 struct Command {
   RequestKey key{};
-  SessionName session{};  // kOpen: the new session's, as the leader drew it
+  SessionName session{};           // kOpen: the new session's, as the leader drew it
   uint64_t lowest_unanswered = 0;  // kWrite: the client has the answers to all seqs before it, or wants none
   // HasNoSession: what the node that took the youngest copy from its client had applied by then, in committed
   // time. 0: not said.
   uint64_t came_ns = 0;
-  // Committed time: what has passed on the leader's monotonic clock since its previous command of this term, or its election.
+  // Committed time: what has passed on the leader's monotonic clock since its previous command of this term, or its
+  // election.
   uint64_t elapsed_ns = 0;
   std::vector<Operation> operations{};  // all or none of them; none keeps the session alive
   ItemOperation item{};                 // kMemcached
   // kMemcached: for how long nodes had held the request when the leader stamped the entry. It tells a late copy of a
-  // request that another has superseded (DedupeWindow). Nothing: a program whose rule knew no superseding wrote the entry.
+  // request that another has superseded (DedupeWindow). Nothing: a program whose rule knew no superseding wrote the
+  // entry.
   std::optional<uint64_t> age_ns{};
-  SettingValues settings{};             // kSettings: what changes; the others stay
+  SettingValues settings{};  // kSettings: what changes; the others stay
 
   bool operator==(const Command&) const = default;
 };
@@ -173,9 +175,8 @@ enum class ResultCode : uint8_t {
   // But for kNoRoom of memcached's commands only. kMismatch there: the item has another unique number.
   kNotFound = 6,
   kNotStored = 7,  // add found an item; replace, append, prepend found none
-  kNoRoom =
-      8,  // hkv's, too: the store, or memcached's items, take all the memory that they may; nothing was done
-  kTooLarge = 9,  // append or prepend would pass kItemMax_bytes; or kDiscard, which has removed what was there
+  kNoRoom = 8,     // hkv's, too: the store, or memcached's items, take all the memory that they may; nothing was done
+  kTooLarge = 9,   // append or prepend would pass kItemMax_bytes; or kDiscard, which has removed what was there
   // A late copy: of a request whose id the client has used for another since, or that came to a node so long
   // ago that it may have been done and forgotten. Not done, not answered.
   kSuperseded = 10,

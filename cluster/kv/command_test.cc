@@ -12,10 +12,9 @@ Command Sample() {
   return {.key = {.kind = CommandKind::kWrite, .a = 7, .b = 8, .c = 9, .d = 10},
           .lowest_unanswered = 6,
           .elapsed_ns = 12345,
-          .operations = {
-              {.kind = OperationKind::kPut, .key = "k", .value = "v", .expected = {}, .delta = 0},
-              {.kind = OperationKind::kCompareAndSet, .key = "c", .value = "n", .expected = "o", .delta = 0},
-              {.kind = OperationKind::kIncrement, .key = "i", .value = {}, .expected = {}, .delta = -3}}};
+          .operations = {{.kind = OperationKind::kPut, .key = "k", .value = "v", .expected = {}, .delta = 0},
+                         {.kind = OperationKind::kCompareAndSet, .key = "c", .value = "n", .expected = "o", .delta = 0},
+                         {.kind = OperationKind::kIncrement, .key = "i", .value = {}, .expected = {}, .delta = -3}}};
 }
 
 Command Memcached() {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A hash of one record of the state. A table's content is the sum of its records' hashes: a change takes the old record's
-// off and adds the new one's, so it covers every byte of a state of any size at the cost of what changes. What is taken
-// off is computed of the bytes that are there, so a byte that has changed by itself leaves the sum wrong for good. Two
-// replicas compare sums, so the hash is the same on every processor. It is no protection against somebody who makes
-// collisions: clients choose the bytes, but on all replicas alike.
+// A hash of one record of the state. A table's content is the sum of its records' hashes: a change takes the old
+// record's off and adds the new one's, so it covers every byte of a state of any size at the cost of what changes. What
+// is taken off is computed of the bytes that are there, so a byte that has changed by itself leaves the sum wrong for
+// good. Two replicas compare sums, so the hash is the same on every processor. It is no protection against somebody who
+// makes collisions: clients choose the bytes, but on all replicas alike.
 
 #pragma once
 
@@ -28,8 +28,8 @@ class ContentHash {
     hash_ = Fold(first ^ kSecrets[1], second ^ hash_);
     return *this;
   }
-  // 16 bytes at a time, the last ones with some of those before them. Its length stands behind it, so that two texts are
-  // never one.
+  // 16 bytes at a time, the last ones with some of those before them. Its length stands behind it, so that two texts
+  // are never one.
   ContentHash& Text(std::string_view text) {
     const char* const bytes = text.data();
     const size_t size = text.size();
@@ -79,7 +79,12 @@ inline uint64_t HashValue(std::string_view key, std::string_view value) {
 }
 
 inline uint64_t HashItem(std::string_view key, const Item& item) {
-  return ContentHash(SnapshotRecord::kItem).Text(key).Text(item.value).Pair(item.flags, item.unique).Word(item.end_ns).Take();
+  return ContentHash(SnapshotRecord::kItem)
+      .Text(key)
+      .Text(item.value)
+      .Pair(item.flags, item.unique)
+      .Word(item.end_ns)
+      .Take();
 }
 
 // A session is hashed in parts, since a write changes two of them and an answer has no bound.

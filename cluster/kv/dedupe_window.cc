@@ -44,8 +44,8 @@ bool DedupeWindow::Restore(const WindowLimits& limits, WindowSteps steps) {
   return true;
 }
 
-// Null: nothing of this name is known. The requests of one name stand side by side in answers_, the first with the least
-// fingerprint; newest_ has names of more than one request only.
+// Null: nothing of this name is known. The requests of one name stand side by side in answers_, the first with the
+// least fingerprint; newest_ has names of more than one request only.
 const DedupeWindow::Seen* DedupeWindow::NewestOfName(const RequestKey& key) const {
   const RequestKey name = NameOf(key);
   const auto newest = newest_.find(name);
@@ -83,11 +83,8 @@ bool DedupeWindow::SharesName(std::map<RequestKey, Place, ByName>::iterator answ
 void DedupeWindow::Record(const RequestKey& key, Result result, uint64_t now_ns, uint64_t origin_ns) {
   const auto [answer, added] = answers_.try_emplace(key);
   if (!added) Remove(answer->second);
-  by_time_.push_back({.time_ns = now_ns,
-                      .origin_ns = origin_ns,
-                      .number = ++last_number_,
-                      .key = key,
-                      .result = std::move(result)});
+  by_time_.push_back(
+      {.time_ns = now_ns, .origin_ns = origin_ns, .number = ++last_number_, .key = key, .result = std::move(result)});
   const Place place = std::prev(by_time_.end());
   content_ += HashOf(*place);
   bytes_ += ChargeOfRequest(place->result);
@@ -128,7 +125,8 @@ void DedupeWindow::Expire(uint64_t now_ns) {
   }
   if (steps_.size() == 1) return;
   // A step that no request is of any more. What is only kept for a snapshot is no request: replicas take theirs apart.
-  const auto oldest = std::find_if(by_time_.begin(), by_time_.end(), [](const Seen& seen) { return seen.replaced_in == 0; });
+  const auto oldest =
+      std::find_if(by_time_.begin(), by_time_.end(), [](const Seen& seen) { return seen.replaced_in == 0; });
   const uint64_t oldest_ns = oldest == by_time_.end() ? now_ns : oldest->time_ns;
   while (steps_.size() > 1 && steps_[1].from_ns <= oldest_ns) steps_.erase(steps_.begin());
 }

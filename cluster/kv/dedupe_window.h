@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // At most once within a window, for clients that have no session: a request is known again for a stated span of
-// committed time. It is weaker than a session, so the nodes and proxies that forward copies forward none that is older than
-// the window. Part of the replicated state.
+// committed time. It is weaker than a session, so the nodes and proxies that forward copies forward none that is older
+// than the window. Part of the replicated state.
 //
-// A memcached client names its requests by its address and a frame id, and uses the ids again; what tells two requests of
-// one name apart is a fingerprint of their bytes (RequestKey::c). Another request under a name supersedes the one before:
-// when that comes again, it is a new request, unless it reached the cluster before the one that superseded it (ADR 0030).
+// A memcached client names its requests by its address and a frame id, and uses the ids again; what tells two requests
+// of one name apart is a fingerprint of their bytes (RequestKey::c). Another request under a name supersedes the one
+// before: when that comes again, it is a new request, unless it reached the cluster before the one that superseded it
+// (ADR 0030).
 //
 // The window may change (settings.h). A shorter one holds at once, for all requests. A longer one holds for the
 // requests that are recorded from kRaiseDelay_ns after the change on: by then the front ends have taken back
@@ -51,9 +52,9 @@ class DedupeWindow {
 
   bool full() const { return answers_.size() >= requests_max_; }
   // `origin_ns`: when the request reached the cluster, in committed time. A client that has the answer to one request
-  // before it sends the next under the same name sends it after the first was stamped; a copy of the first was there before.
-  // A request that is not known, and that another one overtook on its way, is not done after that one: its client has gone
-  // on, and a copy of the newer request would no longer be known.
+  // before it sends the next under the same name sends it after the first was stamped; a copy of the first was there
+  // before. A request that is not known, and that another one overtook on its way, is not done after that one: its
+  // client has gone on, and a copy of the newer request would no longer be known.
   Verdict Judge(const RequestKey& key, uint64_t origin_ns) const;
   // What was said to the request, whether or not another has taken its name since.
   const Result* Answer(const RequestKey& key) const;
@@ -113,8 +114,8 @@ class DedupeWindow {
   // An incremental snapshot walks from the front. What it has not come to stays there, until it is written down.
   SnapshotWriter* writer_ = nullptr;
   uint64_t snapshot_ = 0;
-  Place next_{};          // the next to be written down, if any is
-  size_t unsaved_ = 0;    // so many are, from there on
+  Place next_{};               // the next to be written down, if any is
+  size_t unsaved_ = 0;         // so many are, from there on
   uint64_t snapshot_end_ = 0;  // the number of the last of them
 };
 

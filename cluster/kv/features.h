@@ -2,7 +2,8 @@
 //
 // What a program can do that an earlier one could not, as bits that nodes announce to each other. A leader proposes
 // what needs a bit only while every member announces it, so that nodes of several versions are one cluster during an
-// upgrade. A bit is never used again for another thing; once all supported versions have it, it may be asked for no more.
+// upgrade. A bit is never used again for another thing; once all supported versions have it, it may be asked for no
+// more.
 
 #pragma once
 

@@ -5,11 +5,13 @@
 // reaches it is written first, as it was. So a snapshot costs a change one more entry to write, and never stops the
 // loop.
 //
-// It makes chunks of bytes in this format, of which the first has the version. cluster/storage adds checksums. In each chunk, one after the other:
+// It makes chunks of bytes in this format, of which the first has the version. cluster/storage adds checksums. In each
+// chunk, one after the other:
 //
 //   1  value      key, value
 //   2  session    id, token, nonce, lowest unanswered, last active, wrote, answers: (seq, fingerprint, result)
-//                 before version 5 without token, wrote and fingerprints: no client knows such a session, and it is passed over
+//                 before version 5 without token, wrote and fingerprints: no client knows such a session, and it is
+//                 passed over
 //   3  windowed   time, key, result
 //   4  state      version, committed time, content          first, and alone
 //                 from version 3 on: settings' version and values, steps of both windows
@@ -17,7 +19,8 @@
 //                 from version 5 on: which of memcached's items are flushed, and when the others will be
 //   5  end        how many values, sessions, windowed, items and seen    last
 //   6  item       key, value, flags, unique, end             from version 2 on
-//   7  seen       time, memcached's key, result              from version 2 on; from version 3 on the origin after the time
+//   7  seen       time, memcached's key, result              from version 2 on; from version 3 on the origin after the
+//   time
 
 #pragma once
 
@@ -143,8 +146,8 @@ class SnapshotWriter {
 
 void PutResult(ByteWriter& writer, const Result& result);
 Result GetResult(ByteReader& reader);
-// What stands behind the version of a snapshot. One from before version 3 has no settings, and one from before version 4 no
-// content.
+// What stands behind the version of a snapshot. One from before version 3 has no settings, and one from before version
+// 4 no content.
 void GetSnapshotHeader(ByteReader& reader, uint32_t version, SnapshotHeader& header);
 
 }  // namespace hedgerow::kv

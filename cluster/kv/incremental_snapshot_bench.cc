@@ -56,8 +56,7 @@ class Filled {
     for (uint64_t key = 0; key < keys; ++key) Put(key);
   }
   void Put(uint64_t key) {
-    Operation put{
-        .kind = OperationKind::kPut, .key = "key" + std::to_string(key), .value = std::string(100, 'v')};
+    Operation put{.kind = OperationKind::kPut, .key = "key" + std::to_string(key), .value = std::string(100, 'v')};
     const uint64_t seq = ++index_;
     state_.Apply(seq, {.key = {.kind = CommandKind::kWrite, .a = 1, .b = seq},
                        .lowest_unanswered = seq,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// An incremental snapshot is the state at its beginning, whatever is done meanwhile; and what was written by an earlier format
-// can be read.
+// An incremental snapshot is the state at its beginning, whatever is done meanwhile; and what was written by an earlier
+// format can be read.
 #include "cluster/kv/incremental_snapshot.h"
 
 #include <cstdlib>
@@ -47,7 +47,8 @@ class Story {
       opened_.push_back(index_);
     } else if (kind < 7 && !opened_.empty()) {
       const uint64_t id = opened_[Below(opened_.size())];
-      command.key = {.kind = CommandKind::kWrite, .a = id, .b = 1 + Below(40), .c = Below(3), .d = id * 7 + Below(20) / 19};
+      command.key = {
+          .kind = CommandKind::kWrite, .a = id, .b = 1 + Below(40), .c = Below(3), .d = id * 7 + Below(20) / 19};
       command.lowest_unanswered = Below(10);
     } else if (kind < 10) {
       command.key = {.kind = CommandKind::kWindowed, .a = 1, .b = Below(200), .c = 2};
@@ -138,8 +139,8 @@ void ExpectTheSame(StateMachine& a, StateMachine& b, Story story) {
   }
 }
 
-// Which windows hold belongs to the state. What a snapshot in progress keeps of replaced requests does not: replicas take
-// their snapshots apart.
+// Which windows hold belongs to the state. What a snapshot in progress keeps of replaced requests does not: replicas
+// take their snapshots apart.
 TEST(IncrementalSnapshot, WhatItKeepsOfReplacedRequestsRaisesNoWindowLater) {
   constexpr uint64_t kWindow_ns = 10 * DedupeWindow::kRaiseDelay_ns;
   constexpr RequestKey kKey = {.kind = CommandKind::kMemcached, .a = 1, .b = 2};
@@ -195,8 +196,7 @@ TEST(IncrementalSnapshot, AGrowingStoreIsInItWhole) {
   StateMachine state;
   const auto put = [&state](uint64_t i) {
     Operation operation{.kind = OperationKind::kPut, .key = "k" + std::to_string(i), .value = "v"};
-    state.Apply(
-        i, {.key = {.kind = CommandKind::kWindowed, .a = i}, .elapsed_ns = kSecond, .operations = {operation}});
+    state.Apply(i, {.key = {.kind = CommandKind::kWindowed, .a = i}, .elapsed_ns = kSecond, .operations = {operation}});
   };
   for (uint64_t i = 1; i <= 20'000; ++i) put(i);
   state.BeginSnapshot();
@@ -355,7 +355,8 @@ TEST(IncrementalSnapshot, EveryFormatThereWasIsRead) {
       EXPECT_EQ(state->Known({.kind = CommandKind::kOpen, .a = 78})->session, 2u);
       EXPECT_EQ(state->Known({.kind = CommandKind::kOpen, .a = 78})->token, 12u);
       EXPECT_EQ(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5, .c = 9, .d = 11})->values[1], "41");
-      EXPECT_EQ(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5, .c = 8, .d = 11})->code, ResultCode::kMismatch);
+      EXPECT_EQ(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5, .c = 8, .d = 11})->code,
+                ResultCode::kMismatch);
       EXPECT_FALSE(state->Known({.kind = CommandKind::kWrite, .a = 1, .b = 5, .c = 9, .d = 12}).has_value());
       EXPECT_EQ(state->Apply(8, old).code, ResultCode::kBelowLowest);
     } else {
@@ -374,8 +375,7 @@ TEST(IncrementalSnapshot, EveryFormatThereWasIsRead) {
     EXPECT_EQ(state->log_uuid(), version >= 4 ? 99u : 0u);
     if (version == 1) continue;
     ASSERT_NE(state->FindItem("leaf"), nullptr);
-    EXPECT_EQ(*state->FindItem("leaf"),
-              (Item{.value = "brown", .flags = 9, .unique = 5, .end_ns = 64 * kSecond}));
+    EXPECT_EQ(*state->FindItem("leaf"), (Item{.value = "brown", .flags = 9, .unique = 5, .end_ns = 64 * kSecond}));
     Command seen{.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 5},
                  .item = {.verb = ItemVerb::kSet, .key = "leaf", .value = "black"},
                  .age_ns = 0};

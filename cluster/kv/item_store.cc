@@ -57,16 +57,12 @@ Result ItemStore::Execute(const ItemOperation& operation, uint64_t index, uint64
   now_ns_ = now_ns;
   const Item* const present = Find(operation.key, now_ns);
   switch (operation.verb) {
-    case ItemVerb::kSet:
-      return Store(operation, index, now_ns);
-    case ItemVerb::kAdd:
-      return present != nullptr ? Said(ResultCode::kNotStored) : Store(operation, index, now_ns);
-    case ItemVerb::kReplace:
-      return present == nullptr ? Said(ResultCode::kNotStored) : Store(operation, index, now_ns);
+    case ItemVerb::kSet: return Store(operation, index, now_ns);
+    case ItemVerb::kAdd: return present != nullptr ? Said(ResultCode::kNotStored) : Store(operation, index, now_ns);
+    case ItemVerb::kReplace: return present == nullptr ? Said(ResultCode::kNotStored) : Store(operation, index, now_ns);
     case ItemVerb::kCas:
       if (present == nullptr) return Said(ResultCode::kNotFound);
-      return present->unique != operation.unique ? Said(ResultCode::kMismatch)
-                                                 : Store(operation, index, now_ns);
+      return present->unique != operation.unique ? Said(ResultCode::kMismatch) : Store(operation, index, now_ns);
     case ItemVerb::kAppend:
     case ItemVerb::kPrepend:
       return present == nullptr ? Said(ResultCode::kNotStored) : Extend(operation, *present, index);
@@ -77,11 +73,8 @@ Result ItemStore::Execute(const ItemOperation& operation, uint64_t index, uint64
     case ItemVerb::kDiscard:
       if (present != nullptr) Erase(operation.key);
       return Said(ResultCode::kTooLarge);
-    case ItemVerb::kFlush:
-      Flush(operation, index, now_ns);
-      return Said(ResultCode::kOk);
-    case ItemVerb::kTouch:
-      return present == nullptr ? Said(ResultCode::kNotFound) : Touch(operation, now_ns);
+    case ItemVerb::kFlush: Flush(operation, index, now_ns); return Said(ResultCode::kOk);
+    case ItemVerb::kTouch: return present == nullptr ? Said(ResultCode::kNotFound) : Touch(operation, now_ns);
     case ItemVerb::kIncrement:
     case ItemVerb::kDecrement:
       return present == nullptr ? Said(ResultCode::kNotFound) : Count(operation, *present, index);
@@ -101,7 +94,8 @@ Result ItemStore::Store(const ItemOperation& operation, uint64_t index, uint64_t
                              .end_ns = EndAt_ns(operation.life_s, now_ns)});
 }
 
-// What cannot be found any more makes room first. An item that grows by nothing needs none, whatever the limit has become.
+// What cannot be found any more makes room first. An item that grows by nothing needs none, whatever the limit has
+// become.
 bool ItemStore::MakeRoom(uint64_t growth_bytes, uint64_t now_ns) {
   if (growth_bytes > growth_max_bytes_) return false;
   constexpr size_t kFreedMax = 1024;  // an item is no larger than so many of the smallest

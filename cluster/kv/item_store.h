@@ -2,7 +2,8 @@
 //
 // What memcached's clients store: items with flags, a unique number and perhaps an end, in a key space of their
 // own. Part of the replicated state: every replica makes the same changes, and time is the committed time of
-// the log, so that an item ends everywhere after the same entry. Nothing that can be found is evicted; a full store refuses.
+// the log, so that an item ends everywhere after the same entry. Nothing that can be found is evicted; a full store
+// refuses.
 
 #pragma once
 
@@ -34,11 +35,12 @@ class ItemStore {
   Result Execute(const ItemOperation& operation, uint64_t index, uint64_t now_ns, uint64_t growth_max_bytes);
   // An entry at `index` is applied. A flush whose time has come is done.
   void Expire(uint64_t now_ns, uint64_t index);
-  // Frees at most so many items that cannot be found any more, in an order that is the same everywhere. False: there are none.
+  // Frees at most so many items that cannot be found any more, in an order that is the same everywhere. False: there
+  // are none.
   bool FreeSome(uint64_t now_ns, size_t items_max);
 
   size_t size() const { return items_.size(); }
-  uint64_t bytes() const { return bytes_; }  // memory.h
+  uint64_t bytes() const { return bytes_; }      // memory.h
   uint64_t content() const { return content_; }  // content_hash.h
   // Items that will end, or are flushed or will be: what time, or the next entries, free.
   bool waits_for_time() const { return !by_end_.empty() || flush_at_ns_ != 0 || OldestIsFlushed(); }

@@ -46,11 +46,9 @@ TEST_F(ItemStoreTest, CasReplacesTheVersionItNames) {
   EXPECT_EQ(Do({.verb = ItemVerb::kSet, .key = "k", .value = "a", .flags = 7}).code, ResultCode::kOk);
   const uint64_t unique = items_.Find("k", now_ns_)->unique;
   EXPECT_EQ(unique, index_);
-  EXPECT_EQ(Do({.verb = ItemVerb::kCas, .key = "k", .value = "b", .unique = unique + 1}).code,
-            ResultCode::kMismatch);
+  EXPECT_EQ(Do({.verb = ItemVerb::kCas, .key = "k", .value = "b", .unique = unique + 1}).code, ResultCode::kMismatch);
   EXPECT_EQ(Do({.verb = ItemVerb::kCas, .key = "k", .value = "b", .unique = unique}).code, ResultCode::kOk);
-  EXPECT_EQ(Do({.verb = ItemVerb::kCas, .key = "k", .value = "c", .unique = unique}).code,
-            ResultCode::kMismatch);
+  EXPECT_EQ(Do({.verb = ItemVerb::kCas, .key = "k", .value = "c", .unique = unique}).code, ResultCode::kMismatch);
   EXPECT_EQ(Value(), "b");
 }
 
@@ -108,9 +106,7 @@ TEST_F(ItemStoreTest, ALifeBeyondTheEndOfTimeDoesNotEnd) {
 }
 
 TEST_F(ItemStoreTest, ArithmeticIsMemcacheds) {
-  const auto count = [this](ItemVerb verb, uint64_t delta) {
-    return Do({.verb = verb, .key = "k", .delta = delta});
-  };
+  const auto count = [this](ItemVerb verb, uint64_t delta) { return Do({.verb = verb, .key = "k", .delta = delta}); };
   EXPECT_EQ(count(ItemVerb::kIncrement, 1).code, ResultCode::kNotFound);
   Do({.verb = ItemVerb::kSet, .key = "k", .value = "10", .flags = 3, .life_s = 50});
   EXPECT_THAT(count(ItemVerb::kIncrement, 5).values, ElementsAre("15"));

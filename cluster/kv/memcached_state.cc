@@ -16,8 +16,7 @@ constexpr size_t kEndedAtLeisure = 10'000;
 
 // An entry without an age was written by a program whose rule was that whatever is in the window is known. Replicas of
 // this program must do at it what that one has done.
-DedupeWindow::Verdict MemcachedState::Judge(const RequestKey& key, const Command& command,
-                                            uint64_t now_ns) const {
+DedupeWindow::Verdict MemcachedState::Judge(const RequestKey& key, const Command& command, uint64_t now_ns) const {
   if (!command.age_ns.has_value()) {
     return window_.Answer(key) != nullptr ? DedupeWindow::Verdict::kKnown : DedupeWindow::Verdict::kNew;
   }
@@ -30,12 +29,9 @@ Result MemcachedState::Apply(uint64_t index, const Command& command, uint64_t no
   DedupeWindow::Verdict verdict = Judge(key, command, now_ns);
   if (verdict == DedupeWindow::Verdict::kNew && late) verdict = DedupeWindow::Verdict::kSuperseded;
   switch (verdict) {
-    case DedupeWindow::Verdict::kKnown:
-      return *window_.Answer(key);
-    case DedupeWindow::Verdict::kSuperseded:
-      return {.code = ResultCode::kSuperseded, .session = 0, .values = {}};
-    case DedupeWindow::Verdict::kNew:
-      break;
+    case DedupeWindow::Verdict::kKnown: return *window_.Answer(key);
+    case DedupeWindow::Verdict::kSuperseded: return {.code = ResultCode::kSuperseded, .session = 0, .values = {}};
+    case DedupeWindow::Verdict::kNew: break;
   }
   const bool fits = !window_.full() || window_.Answer(key) != nullptr;  // in the place of what was superseded
   if (!fits) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};

@@ -20,8 +20,7 @@ namespace hedgerow::kv {
 
 class MemcachedState {
  public:
-  explicit MemcachedState(const MemcachedLimits& limits)
-      : items_(limits.memory_bytes), window_(limits.window) {}
+  explicit MemcachedState(const MemcachedLimits& limits) : items_(limits.memory_bytes), window_(limits.window) {}
 
   // See DedupeWindow and ItemStore.
   bool MayTake(const MemcachedLimits& limits) const { return window_.MayTake(limits.window); }
@@ -32,8 +31,7 @@ class MemcachedState {
 
   // What was said to the same request within the window, else what doing it now comes to. A late copy of a request that
   // was superseded does nothing (kSuperseded). The items' charge grows by `growth_max_bytes` at most.
-  Result Apply(uint64_t index, const Command& command, uint64_t now_ns, uint64_t growth_max_bytes,
-               bool late = false);
+  Result Apply(uint64_t index, const Command& command, uint64_t now_ns, uint64_t growth_max_bytes, bool late = false);
   // Time has passed until the entry at `index`.
   void Expire(uint64_t now_ns, uint64_t index, bool at_leisure);
   // See ItemStore.

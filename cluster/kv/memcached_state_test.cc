@@ -24,8 +24,7 @@ class MemcachedStateTest : public testing::Test {
     return {.kind = CommandKind::kMemcached, .a = client, .b = 0, .c = fingerprint, .d = frame};
   }
   Result Do(RequestKey key, ItemOperation item, uint64_t elapsed_ns = 0, uint64_t age_ns = 0) {
-    return state_.Apply(++index_,
-                        {.key = key, .elapsed_ns = elapsed_ns, .item = std::move(item), .age_ns = age_ns});
+    return state_.Apply(++index_, {.key = key, .elapsed_ns = elapsed_ns, .item = std::move(item), .age_ns = age_ns});
   }
   Result Set(RequestKey key, const std::string& value, uint64_t elapsed_ns = 0, uint64_t age_ns = 0) {
     return Do(key, {.verb = ItemVerb::kSet, .key = "lamp", .value = value}, elapsed_ns, age_ns);
@@ -116,8 +115,8 @@ TEST_F(MemcachedStateTest, RequestsThatAClientSendsWithoutWaitingAreAllDone) {
 // Replicas that have applied such an entry with the earlier program must not differ from those that apply it now.
 TEST_F(MemcachedStateTest, AnEntryWithoutAnAgeGoesByTheRuleOfItsTime) {
   const auto set = [this](uint64_t fingerprint, const std::string& value) {
-    return state_.Apply(++index_, {.key = Key(1, fingerprint, 1),
-                                   .item = {.verb = ItemVerb::kSet, .key = "lamp", .value = value}});
+    return state_.Apply(
+        ++index_, {.key = Key(1, fingerprint, 1), .item = {.verb = ItemVerb::kSet, .key = "lamp", .value = value}});
   };
   set(10, "off");
   set(11, "on");

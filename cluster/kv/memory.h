@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the replicated state is charged for the memory that it takes, and the room that a command has (ADR 40). The charge
-// counts bytes of keys, values and answers, and a fixed overhead for each of them: a function of the state alone, so every
-// replica refuses the same commands, whatever its allocator does. memory_test.cc compares the overheads with what glibc's
-// malloc takes. Used by the tables and the state machine, on a node's loop.
+// What the replicated state is charged for the memory that it takes, and the room that a command has (ADR 40). The
+// charge counts bytes of keys, values and answers, and a fixed overhead for each of them: a function of the state
+// alone, so every replica refuses the same commands, whatever its allocator does. memory_test.cc compares the overheads
+// with what glibc's malloc takes. Used by the tables and the state machine, on a node's loop.
 
 #pragma once
 
@@ -33,7 +33,7 @@ inline size_t ChargeOfRequest(const Result& result) { return kRequestOverhead_by
 
 // In bytes.
 struct MemoryUse {
-  uint64_t values = 0;    // hkv's keys with their values
+  uint64_t values = 0;  // hkv's keys with their values
   uint64_t sessions = 0;
   uint64_t answers = 0;   // of sessions
   uint64_t items = 0;     // memcached's
@@ -43,9 +43,9 @@ struct MemoryUse {
   bool operator==(const MemoryUse&) const = default;
 };
 
-// The limit holds for what is stored. Beyond it there is a reserve for what is remembered of commands that store nothing more,
-// so that deletes can be done in a full store, and new sessions opened for them: half of it for sessions, their answers and
-// writes without one; the rest for memcached's requests alone, which time forgets.
+// The limit holds for what is stored. Beyond it there is a reserve for what is remembered of commands that store
+// nothing more, so that deletes can be done in a full store, and new sessions opened for them: half of it for sessions,
+// their answers and writes without one; the rest for memcached's requests alone, which time forgets.
 constexpr uint64_t ReserveOf(uint64_t limit_bytes) { return limit_bytes / 8; }
 constexpr uint64_t WithHalfReserve(uint64_t limit_bytes) { return limit_bytes + ReserveOf(limit_bytes) / 2; }
 constexpr uint64_t WithReserve(uint64_t limit_bytes) { return limit_bytes + ReserveOf(limit_bytes); }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What the state is charged is what it takes, and is the same on every replica; a full store refuses what would grow, and
-// nothing else.
+// What the state is charged is what it takes, and is the same on every replica; a full store refuses what would grow,
+// and nothing else.
 #include "cluster/kv/memory.h"
 
 #include <malloc.h>
@@ -60,7 +60,8 @@ class FullStoreTest : public testing::Test {
   // With one session's writes, each of which knows of the answers to all before.
   uint64_t Fill(uint64_t session) {
     uint64_t seq = 1;
-    while (Write(session, seq, {Put("fill" + std::to_string(seq), std::string(1000, 'v'))}, seq) == ResultCode::kOk) ++seq;
+    while (Write(session, seq, {Put("fill" + std::to_string(seq), std::string(1000, 'v'))}, seq) == ResultCode::kOk)
+      ++seq;
     return seq;
   }
 
@@ -116,8 +117,8 @@ TEST_F(FullStoreTest, NothingGrowsBeyondTheReserve) {
   for (uint64_t i = 1; i <= 5'000; ++i) {
     refused += Write(session, 1'000'000 + i, {Delete("none")}) == ResultCode::kOverloaded;
     refused += Open(1'000 + i) == 0;
-    refused += Apply({.key = OnceKey(i, {Delete("none")}), .operations = {Delete("none")}}).code ==
-               ResultCode::kOverloaded;
+    refused +=
+        Apply({.key = OnceKey(i, {Delete("none")}), .operations = {Delete("none")}}).code == ResultCode::kOverloaded;
     ASSERT_LE(used(), WithHalfReserve(kLimit)) << i;
   }
   EXPECT_GT(refused, 1000u);
@@ -254,7 +255,9 @@ TEST(Replicas, WithOtherHashSecretsAndFromSnapshotsAreChargedAlike) {
       no_room += result.code == ResultCode::kNoRoom;
       if (index % 1000 != 0) continue;
       // The next entries free what is flushed here, a part of it each, from a state that is restored.
-      const Command flush{.key = {.kind = CommandKind::kMemcached, .a = 2, .d = index}, .item = {.verb = ItemVerb::kFlush}, .age_ns = 0};
+      const Command flush{.key = {.kind = CommandKind::kMemcached, .a = 2, .d = index},
+                          .item = {.verb = ItemVerb::kFlush},
+                          .age_ns = 0};
       ++index;
       ASSERT_EQ(one->Apply(index, flush), other->Apply(index, flush));
       const ScopedHashSecret secret({seed, index});
@@ -291,12 +294,14 @@ const Load kLoads[] = {
      [](uint64_t i) { return Command{.key = {.kind = CommandKind::kOpen, .a = i + 1}, .session = NameOf(i + 1)}; }},
     {"writes without a session",
      [](uint64_t i) {
-       return Command{.key = {.kind = CommandKind::kWindowed, .a = i}, .operations = {Put(std::to_string(i), std::string(30, 'v'))}};
+       return Command{.key = {.kind = CommandKind::kWindowed, .a = i},
+                      .operations = {Put(std::to_string(i), std::string(30, 'v'))}};
      }},
     {"increments",
      [](uint64_t i) {
        return Command{.key = {.kind = CommandKind::kWindowed, .a = i},
-                      .operations = {{.kind = OperationKind::kIncrement, .key = std::string(240, 'k') + std::to_string(i),
+                      .operations = {{.kind = OperationKind::kIncrement,
+                                      .key = std::string(240, 'k') + std::to_string(i),
                                       .delta = INT64_MAX}}};
      }},
     {"answers of one session",
@@ -308,7 +313,10 @@ const Load kLoads[] = {
     {"items that end",
      [](uint64_t i) {
        return Command{.key = {.kind = CommandKind::kMemcached, .a = 1, .d = i},
-                      .item = {.verb = ItemVerb::kSet, .key = std::string(240, 'k') + std::to_string(i), .value = "v", .life_s = 900},
+                      .item = {.verb = ItemVerb::kSet,
+                               .key = std::string(240, 'k') + std::to_string(i),
+                               .value = "v",
+                               .life_s = 900},
                       .age_ns = 0};
      }},
     {"requests of one memcached name",
@@ -319,8 +327,9 @@ const Load kLoads[] = {
      }},
     {"large values over small ones",
      [](uint64_t i) {
-       return Command{.key = {.kind = CommandKind::kWindowed, .a = i},
-                      .operations = {Put(std::to_string(i % 1000), std::string(i < 10'000 ? 100 + i % 7 * 100 : 777, 'v'))}};
+       return Command{
+           .key = {.kind = CommandKind::kWindowed, .a = i},
+           .operations = {Put(std::to_string(i % 1000), std::string(i < 10'000 ? 100 + i % 7 * 100 : 777, 'v'))}};
      }},
 };
 

@@ -38,31 +38,19 @@ class OddMessages : public ReplicaHost {
     for (int i = 0; i < events; ++i) {
       now_ns_ += Below(30) * 1'000'000;
       switch (Below(12)) {
-        case 0:
-          replica_->Tick();
-          break;
-        case 1:
-          Persisted();
-          break;
-        case 2:
-          TakeSnapshot();
-          break;
+        case 0: replica_->Tick(); break;
+        case 1: Persisted(); break;
+        case 2: TakeSnapshot(); break;
         case 3:
-          replica_->ReceiveRequest(
-              now_ns_, {.command = OddCommand(), .timeout_ns = Odd(), .age_ns = Odd(), .hops = Small()});
+          replica_->ReceiveRequest(now_ns_,
+                                   {.command = OddCommand(), .timeout_ns = Odd(), .age_ns = Odd(), .hops = Small()});
           break;
-        case 4:
-          replica_->Feed(raft::LeaderResigns{.leader = Node(), .term = NearTerm(), .rank = Small()});
-          break;
-        case 5:
-          ReceiveSnapshot();
-          break;
+        case 4: replica_->Feed(raft::LeaderResigns{.leader = Node(), .term = NearTerm(), .rank = Small()}); break;
+        case 5: ReceiveSnapshot(); break;
         default:
-          replica_->ReceiveMessage(now_ns_, {.from = Node(),
-                                             .to = NodeId(kSelf),
-                                             .term = NearTerm(),
-                                             .config_epoch = Small(),
-                                             .body = Body()});
+          replica_->ReceiveMessage(
+              now_ns_,
+              {.from = Node(), .to = NodeId(kSelf), .term = NearTerm(), .config_epoch = Small(), .body = Body()});
       }
       replica_->Settle();
     }
@@ -103,11 +91,8 @@ class OddMessages : public ReplicaHost {
 
   Command OddCommand() {
     Command command;
-    command.key = {.kind = static_cast<CommandKind>(1 + Below(8)),
-                   .a = Small(),
-                   .b = Small(),
-                   .c = 1 + Below(3),
-                   .d = Small()};
+    command.key = {
+        .kind = static_cast<CommandKind>(1 + Below(8)), .a = Small(), .b = Small(), .c = 1 + Below(3), .d = Small()};
     if (IsLeadersOwn(command.key.kind)) command.key.kind = CommandKind::kWindowed;  // refused by Peers
     return Filled(std::move(command));
   }
@@ -134,11 +119,9 @@ class OddMessages : public ReplicaHost {
   }
   raft::Payload Payload() {
     if (Below(20) == 0) return raft::Payload(std::string(Below(90), static_cast<char>(Below(256))));
-    Command command{.key = {.kind = static_cast<CommandKind>(1 + Below(8)),
-                            .a = Small(),
-                            .b = Small(),
-                            .c = Small(),
-                            .d = Small()}};
+    Command command{
+        .key = {
+            .kind = static_cast<CommandKind>(1 + Below(8)), .a = Small(), .b = Small(), .c = Small(), .d = Small()}};
     if (command.key.kind == CommandKind::kSettings) {
       command.key.a = Below(2);
       for (const SettingInfo& info : AllSettings())
@@ -159,12 +142,10 @@ class OddMessages : public ReplicaHost {
     Term term = append.prev_term;
     for (uint64_t i = 1; i <= Below(4); ++i) {
       if (Below(4) == 0) term = NearTerm();
-      raft::Entry entry{
-          .term = term, .index = append.prev_index + i, .kind = static_cast<raft::EntryKind>(Below(3))};
+      raft::Entry entry{.term = term, .index = append.prev_index + i, .kind = static_cast<raft::EntryKind>(Below(3))};
       if (entry.kind == raft::EntryKind::kCommand) entry.payload = Payload();
       if (entry.kind == raft::EntryKind::kConfiguration)
-        entry.payload =
-            Below(4) == 0 ? raft::Payload(std::string("x")) : raft::Payload(EncodeConfiguration(Members()));
+        entry.payload = Below(4) == 0 ? raft::Payload(std::string("x")) : raft::Payload(EncodeConfiguration(Members()));
       append.entries.push_back(std::move(entry));
     }
     return append;
@@ -177,27 +158,21 @@ class OddMessages : public ReplicaHost {
                                  .last_term = NearTerm(),
                                  .transfer_term = NearTerm(),
                                  .pre_vote = Either()};
-      case 1:
-        return raft::VoteReply{.asked_term = raft().term(), .pre_vote = Either(), .granted = Either()};
-      case 2:
-        return raft::VoteReply{.asked_term = raft().term().Next(), .pre_vote = true, .granted = true};
+      case 1: return raft::VoteReply{.asked_term = raft().term(), .pre_vote = Either(), .granted = Either()};
+      case 2: return raft::VoteReply{.asked_term = raft().term().Next(), .pre_vote = true, .granted = true};
       case 3:
         return raft::AppendReply{.accepted = Either(),
                                  .index = Index(),
                                  .conflict_term = NearTerm(),
                                  .conflict_index = Index(),
                                  .loop_seq = Odd()};
-      case 4:
-        return raft::Heartbeat{.round = Odd(), .commit = Index(), .election_timeout_ns = Odd()};
-      case 5:
-        return raft::HeartbeatReply{.round = Odd(), .matched = Index(), .loop_seq = Odd()};
+      case 4: return raft::Heartbeat{.round = Odd(), .commit = Index(), .election_timeout_ns = Odd()};
+      case 5: return raft::HeartbeatReply{.round = Odd(), .matched = Index(), .loop_seq = Odd()};
       case 6:
         return Either() ? decltype(raft::Message::body)(raft::ReadIndexRequest{.id = {Odd(), Odd()}})
                         : raft::ReadIndexReply{.id = {Odd(), Odd()}, .index = Index()};
-      case 7:
-        return raft::TimeoutNow{};
-      default:
-        return Append();
+      case 7: return raft::TimeoutNow{};
+      default: return Append();
     }
   }
 

@@ -24,10 +24,10 @@ namespace hedgerow::kv {
 class ProposalQueue {
  public:
   struct Counters {
-    uint64_t known = 0;     // not proposed: the log holds them, not committed yet
+    uint64_t known = 0;             // not proposed: the log holds them, not committed yet
     uint64_t not_known_to_all = 0;  // some member cannot read such a command
-    uint64_t unwanted = 0;  // not proposed: no client waited any more when their turn came
-    uint64_t queued = 0;    // waited here because the log had no room
+    uint64_t unwanted = 0;          // not proposed: no client waited any more when their turn came
+    uint64_t queued = 0;            // waited here because the log had no room
   };
 
   // This node leads from now on, with this log, of which everything up to `applied` is applied. Nothing is

@@ -13,9 +13,7 @@ constexpr uint64_t kAll = 2048;
 RequestKey Key(uint64_t seq) { return {.kind = CommandKind::kWrite, .a = 1, .b = seq}; }
 
 raft::Entry Entry(uint64_t index, uint64_t seq) {
-  return {.term = raft::Term(1),
-          .index = raft::LogIndex(index),
-          .payload = raft::Payload(Encode({.key = Key(seq)}))};
+  return {.term = raft::Term(1), .index = raft::LogIndex(index), .payload = raft::Payload(Encode({.key = Key(seq)}))};
 }
 
 TEST(ProposalQueue, WhatTheLogHoldsAndIsNotAppliedIsNotProposedAgain) {
@@ -53,10 +51,10 @@ TEST(ProposalQueue, AnotherTermsLogIsAnother) {
 TEST(ProposalQueue, IdsThatComeAgainAreNotToldApartHere) {
   ProposalQueue queue;
   const RequestKey memcached{.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 4};
-  queue.BeginToLead(raft::Log({{.term = raft::Term(1),
-                                .index = raft::LogIndex(1),
-                                .payload = raft::Payload(Encode({.key = memcached}))}}),
-                    raft::LogIndex(), kAll);
+  queue.BeginToLead(
+      raft::Log(
+          {{.term = raft::Term(1), .index = raft::LogIndex(1), .payload = raft::Payload(Encode({.key = memcached}))}}),
+      raft::LogIndex(), kAll);
   EXPECT_TRUE(queue.AddProposed(memcached));
   EXPECT_TRUE(queue.AddProposed(memcached));
 }
@@ -64,10 +62,10 @@ TEST(ProposalQueue, IdsThatComeAgainAreNotToldApartHere) {
 TEST(ProposalQueue, AWriteWithoutASessionIsKnownByItsNonce) {
   ProposalQueue queue;
   const RequestKey windowed{.kind = CommandKind::kWindowed, .a = 1};
-  queue.BeginToLead(raft::Log({{.term = raft::Term(1),
-                                .index = raft::LogIndex(1),
-                                .payload = raft::Payload(Encode({.key = windowed}))}}),
-                    raft::LogIndex(), kAll);
+  queue.BeginToLead(
+      raft::Log(
+          {{.term = raft::Term(1), .index = raft::LogIndex(1), .payload = raft::Payload(Encode({.key = windowed}))}}),
+      raft::LogIndex(), kAll);
   EXPECT_FALSE(queue.AddProposed(windowed));
 }
 

@@ -166,9 +166,8 @@ void Replica::Settle() {
   router_.HandsOver(raft_.transferring());
   if (proposals_.empty()) return;
   // The log has no room, or another node is to lead. Nothing waits for that longer than for a leader.
-  proposals_.DropUnwanted(router_.waiting(), [this](const RequestKey& key) {
-    return IsOwn(key) || router_.IsProposed(key);
-  });
+  proposals_.DropUnwanted(router_.waiting(),
+                          [this](const RequestKey& key) { return IsOwn(key) || router_.IsProposed(key); });
   proposals_.StillQueued([this](const ProposeCommand& proposal) { router_.Queued(proposal.key); });
 }
 
@@ -230,8 +229,7 @@ void Replica::Carry() {
     // Before any other command of its term. Where an entry that is not applied yet has set them, it changes nothing.
     if (seed_.has_value() && !state_.settings().set()) {
       const uint64_t log_uuid = std::max<uint64_t>(host_.Random(), 1);
-      QueueOwn(
-          {.key = {.kind = CommandKind::kSettings, .a = kSeed, .b = log_uuid}, .settings = ValuesOf(*seed_)});
+      QueueOwn({.key = {.kind = CommandKind::kSettings, .a = kSeed, .b = log_uuid}, .settings = ValuesOf(*seed_)});
     }
     host_.BecameLeader();
   }
@@ -245,8 +243,7 @@ void Replica::Carry() {
 void Replica::SendMessage(raft::Message message) {
   if (const auto* heartbeat = std::get_if<raft::Heartbeat>(&message.body)) {
     HeartbeatRound& sent = heartbeats_[heartbeat->round % heartbeats_.size()];
-    if (sent.round != heartbeat->round)
-      sent = {.round = heartbeat->round, .sent_ns = host_.Now_ns(), .measured = 0};
+    if (sent.round != heartbeat->round) sent = {.round = heartbeat->round, .sent_ns = host_.Now_ns(), .measured = 0};
   }
   host_.Send(std::move(message));
 }

@@ -37,7 +37,8 @@ class ReplicaHost {
   virtual uint64_t Now_ns() = 0;         // monotonic
   virtual uint64_t StampClock_ns() = 0;  // the same clock; stamps committed time
   virtual uint64_t Random() = 0;
-  // Random numbers that do not follow from those that were drawn before: sessions' names are made of them, and clients see those.
+  // Random numbers that do not follow from those that were drawn before: sessions' names are made of them, and clients
+  // see those.
   virtual uint64_t Secret() = 0;
 
   // Once it is durable: Replica::Feed(Persisted), at once or later, and never lost.
@@ -103,8 +104,8 @@ class Replica {
   bool ChangeSettings(SettingValues values);
   // None of those changes waits to be proposed: all of them are in the log, or lost with the leadership.
   bool HasProposedOwn() const { return own_.empty(); }
-  // Proposes to delete the next keys that begin with `prefix` and that the walk finds, some hundreds at most; what is put
-  // behind the walk meanwhile stays. Nothing: this node does not lead, or earlier ones wait to be proposed.
+  // Proposes to delete the next keys that begin with `prefix` and that the walk finds, some hundreds at most; what is
+  // put behind the walk meanwhile stays. Nothing: this node does not lead, or earlier ones wait to be proposed.
   struct Purged {
     uint64_t keys = 0;
     bool done = false;  // the walk is at its end
@@ -141,9 +142,10 @@ class Replica {
   const RequestRouter& router() const { return router_; }
   const ProposalQueue& proposals() const { return proposals_; }
 
-  // What the voters' fingerprints have shown. A replica whose state is wrong goes on to vote, store and apply, but answers
-  // no client, takes no snapshot and does not stand; one that leads hands its leadership to a voter of the majority. Its
-  // state is replaced by the snapshot that a leader sends it (ReceiveSnapshot), with what its log holds beyond that.
+  // What the voters' fingerprints have shown. A replica whose state is wrong goes on to vote, store and apply, but
+  // answers no client, takes no snapshot and does not stand; one that leads hands its leadership to a voter of the
+  // majority. Its state is replaced by the snapshot that a leader sends it (ReceiveSnapshot), with what its log holds
+  // beyond that.
   const StateChecks& checks() const { return checks_; }
   bool outside() const { return checks_.wrong_since() != raft::LogIndex(); }
   // A committed entry that this build cannot read: a later version has it, and what it does cannot be known
@@ -217,7 +219,7 @@ class Replica {
   raft::LogIndex unreadable_{};
   bool served_ = true;
   bool removed_ = false;
-  uint64_t step_aside_ns_ = 0;  // when a leader that is outside next asks another to lead
+  uint64_t step_aside_ns_ = 0;    // when a leader that is outside next asks another to lead
   uint64_t report_again_ns_ = 0;  // when a node that is outside says so again
   static constexpr size_t kOwnMax = 16;
   std::deque<Command> own_;  // an administrator's among the proposals, in their order: kSettings, kPurge

@@ -66,9 +66,8 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
   }
   void Wait(uint64_t ms) {
     now_ns_ += ms * kMillisecond;
-    FromNode2(
-        raft().term().value(),
-        raft::HeartbeatReply{.round = 0, .matched = raft().progress()[1].match(), .loop_seq = ++loop_seq_});
+    FromNode2(raft().term().value(),
+              raft::HeartbeatReply{.round = 0, .matched = raft().progress()[1].match(), .loop_seq = ++loop_seq_});
     replica_->Tick();
     replica_->Settle();
   }
@@ -80,9 +79,7 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
   uint64_t StampClock_ns() override { return now_ns_; }
   uint64_t Random() override { return ++random_; }
   uint64_t Secret() override { return Random(); }
-  void Persist(raft::Persist persist) override {
-    replica_->Feed(raft::Persisted{.sequence = persist.sequence});
-  }
+  void Persist(raft::Persist persist) override { replica_->Feed(raft::Persisted{.sequence = persist.sequence}); }
   void Send(raft::Message) override {}
   void Send(Answer answer) override { answers_[answer.reply_to.request] = answer; }
   void Send(Forward) override { ++forwards_; }
@@ -126,9 +123,8 @@ TEST_F(ReplicaTest, AnEntryThatCannotBeReadStopsTheReplicaAndNotTheProcess) {
       return raft::Entry{.term = Term(5), .index = LogIndex(index), .payload = std::move(payload)};
     };
     const raft::Payload known(Encode(Write(1).command));
-    FromNode2(
-        5, raft::AppendRequest{.commit = LogIndex(3),
-                               .entries = {entry(1, known), entry(2, raft::Payload(bytes)), entry(3, known)}});
+    FromNode2(5, raft::AppendRequest{.commit = LogIndex(3),
+                                     .entries = {entry(1, known), entry(2, raft::Payload(bytes)), entry(3, known)}});
     EXPECT_EQ(raft().commit(), LogIndex(3)) << "it votes and stores";
     EXPECT_EQ(replica_->applied().index, LogIndex(1));
     EXPECT_EQ(raft().applied(), LogIndex(1));
@@ -136,17 +132,16 @@ TEST_F(ReplicaTest, AnEntryThatCannotBeReadStopsTheReplicaAndNotTheProcess) {
     EXPECT_FALSE(raft().may_stand());
     Ask(2);
     EXPECT_EQ(answers_.at(2).kind, Answer::Kind::kNotLeader);
-    FromNode2(5, raft::AppendRequest{.prev_index = LogIndex(3),
-                                     .prev_term = Term(5),
-                                     .commit = LogIndex(4),
-                                     .entries = {entry(4, known)}});
+    FromNode2(
+        5, raft::AppendRequest{
+               .prev_index = LogIndex(3), .prev_term = Term(5), .commit = LogIndex(4), .entries = {entry(4, known)}});
     EXPECT_EQ(replica_->applied().index, LogIndex(1));
     // What it did is in a later snapshot.
-    replica_->ReceiveSnapshot({.leader = NodeId(2),
-                               .term = Term(5),
-                               .snapshot = {.last = {.index = LogIndex(9), .term = Term(5)},
-                                            .configuration = raft().configuration()}},
-                              std::make_unique<StateMachine>());
+    replica_->ReceiveSnapshot(
+        {.leader = NodeId(2),
+         .term = Term(5),
+         .snapshot = {.last = {.index = LogIndex(9), .term = Term(5)}, .configuration = raft().configuration()}},
+        std::make_unique<StateMachine>());
     replica_->Settle();
     EXPECT_EQ(replica_->applied().index, LogIndex(9));
     EXPECT_TRUE(replica_->serves());
@@ -186,8 +181,7 @@ TEST_F(ReplicaTest, WhatWasTruncatedIsProposedAgain) {
           .prev_index = {},
           .prev_term = {},
           .commit = {},
-          .entries = {
-              {.term = Term(term + 1), .index = LogIndex(1), .kind = raft::EntryKind::kNoOp, .payload = {}}}});
+          .entries = {{.term = Term(term + 1), .index = LogIndex(1), .kind = raft::EntryKind::kNoOp, .payload = {}}}});
   ASSERT_EQ(Last(), 1u);
   EXPECT_EQ(forwards_, 1u) << "its waiter goes on waiting, with the new leader";
   // A retry of the client's, after this node has come to lead again.
@@ -228,10 +222,9 @@ TEST_F(ReplicaTest, ManyEntriesAtOnceAreAppliedAsOneByOne) {
       if (index > 1) command.key = {.kind = CommandKind::kWrite, .a = 1, .b = index};
       // The same keys again and again, so that each depends on the one before; some change several.
       for (uint64_t i = 0; index > 1 && i < 1 + index % 3; ++i) {
-        command.operations.push_back(
-            {.kind = index % 7 == 0 ? OperationKind::kDelete : OperationKind::kIncrement,
-             .key = "key" + std::to_string((index + i) % 4),
-             .delta = static_cast<int64_t>(index)});
+        command.operations.push_back({.kind = index % 7 == 0 ? OperationKind::kDelete : OperationKind::kIncrement,
+                                      .key = "key" + std::to_string((index + i) % 4),
+                                      .delta = static_cast<int64_t>(index)});
       }
       command.lowest_unanswered = index;
       entry.kind = raft::EntryKind::kCommand;
@@ -241,8 +234,7 @@ TEST_F(ReplicaTest, ManyEntriesAtOnceAreAppliedAsOneByOne) {
     entries.push_back(std::move(entry));
   }
   Start();
-  FromNode2(
-      1, raft::AppendRequest{.prev_index = {}, .prev_term = {}, .commit = LogIndex(203), .entries = entries});
+  FromNode2(1, raft::AppendRequest{.prev_index = {}, .prev_term = {}, .commit = LogIndex(203), .entries = entries});
   EXPECT_EQ(replica_->applied().index, LogIndex(203));
   EXPECT_EQ(replica_->state().fingerprint(), expected.fingerprint());
   EXPECT_EQ(replica_->state().values(), expected.values());

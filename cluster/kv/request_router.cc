@@ -88,7 +88,8 @@ void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request reques
   waiting.request = std::move(request);
   if (waiting.request.is_read()) {
     waiting.placed = true;
-    EndAt(tag, leader_.IsSet() ? end_ns : waiting.hold_until_ns);  // without a leader it is told so, as a write would be
+    EndAt(tag,
+          leader_.IsSet() ? end_ns : waiting.hold_until_ns);  // without a leader it is told so, as a write would be
     actions.push_back(StartRead{.tag = tag, .deadline_ns = end_ns});
     return;
   }
@@ -246,7 +247,7 @@ void RequestRouter::LeaderChanged(uint64_t now_ns, raft::NodeId leader, std::vec
 }
 
 void RequestRouter::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::RefusalReason reason,
-                                  std::vector<Action>& actions) {
+                                    std::vector<Action>& actions) {
   now_ns_ = now_ns;
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
@@ -268,7 +269,7 @@ void RequestRouter::ProposalRefused(uint64_t now_ns, const RequestKey& key, raft
 }
 
 RequestRouter::Wanted RequestRouter::MayBeProposed(uint64_t now_ns, const RequestKey& key,
-                                               std::vector<Action>& actions) {
+                                                   std::vector<Action>& actions) {
   now_ns_ = now_ns;
   Wanted wanted;
   const auto found = by_key_.find(key);
@@ -307,7 +308,7 @@ void RequestRouter::WaitForRoom(uint64_t tag, PendingRequest& waiting) {
 }
 
 void RequestRouter::ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
-                                  std::vector<Action>& actions) {
+                                    std::vector<Action>& actions) {
   now_ns_ = now_ns;
   const auto found = waiting_.find(tag);
   if (found == waiting_.end() || found->second.forwarded_to != from) return;  // answered here, or placed anew
@@ -375,7 +376,7 @@ void RequestRouter::ReadRefused(uint64_t tag, std::vector<Action>& actions) {
 }
 
 void RequestRouter::Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
-                          std::vector<Action>& actions) {
+                            std::vector<Action>& actions) {
   now_ns_ = now_ns;
   FollowCommittedTime(now_ns);
   if (serves_) Answered(key, result, of_this_term, actions);
@@ -383,9 +384,9 @@ void RequestRouter::Applied(uint64_t now_ns, const RequestKey& key, const Result
 }
 
 void RequestRouter::Answered(const RequestKey& key, const Result& result, bool of_this_term,
-                           std::vector<Action>& actions) {
-  // A memcached client's id comes again. An entry of a former leader may be of an old request that had the same id; another one
-  // may have superseded it since, and what waits here has an entry of its own behind both.
+                             std::vector<Action>& actions) {
+  // A memcached client's id comes again. An entry of a former leader may be of an old request that had the same id;
+  // another one may have superseded it since, and what waits here has an entry of its own behind both.
   const bool by_its_own_entry = !IsUsedOnce(key);
   if (by_its_own_entry && !of_this_term) return;
   const auto found = by_key_.find(key);

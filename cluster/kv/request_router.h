@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a node does with a client's request, whatever its role, which is what makes a copy sent to a standby
-// worth anything: a read is confirmed through the leader and answered here, if one comes in time; a write is answered from the tables
-// if it was applied already, else proposed, else forwarded to the leader with its age and one hop at most, else
-// held for a while until there is a leader. NOT_LEADER is said only when none of these can be done. Like the
+// worth anything: a read is confirmed through the leader and answered here, if one comes in time; a write is answered
+// from the tables if it was applied already, else proposed, else forwarded to the leader with its age and one hop at
+// most, else held for a while until there is a leader. NOT_LEADER is said only when none of these can be done. Like the
 // Raft core it is a function of events; the node's loop carries out its actions.
 
 #pragma once
@@ -40,7 +40,7 @@ struct Request {
   std::vector<std::string> item_keys{};   // ... or one of memcached's items, all at one moment; else a write
   Command command{};
   uint64_t timeout_ns = 0;  // from the client's sending to when it no longer cares
-  uint64_t age_ns = 0;       // how long other nodes have held it
+  uint64_t age_ns = 0;      // how long other nodes have held it
   uint32_t hops = 0;
 
   bool is_read() const { return read_key.has_value() || !item_keys.empty(); }
@@ -117,9 +117,9 @@ class RequestRouter {
   // All copies of the request that wait for the same proposal.
   void ProposalRefused(uint64_t now_ns, const RequestKey& key, raft::RefusalReason reason,
                        std::vector<Action>& actions);
-  // The turn of a ProposeCommand has come: the command, without elapsed_ns, which the loop stamps, and for how long nodes
-  // have held the youngest copy; valid until the next call. Null: no client waits for it any more, or all copies are too
-  // old by now.
+  // The turn of a ProposeCommand has come: the command, without elapsed_ns, which the loop stamps, and for how long
+  // nodes have held the youngest copy; valid until the next call. Null: no client waits for it any more, or all copies
+  // are too old by now.
   struct Wanted {
     const Command* command = nullptr;
     uint64_t age_ns = UINT64_MAX;
@@ -131,10 +131,11 @@ class RequestRouter {
   // Or it waits because this node hands its leadership over: then it is refused like what waits for a leader.
   void HandsOver(bool hands_over) { hands_over_ = hands_over; }
   void StoodStill(uint64_t now_ns);
-  // What was committed before this node's start is applied. Until then committed time moves faster than any clock, and shows
-  // no standstill.
+  // What was committed before this node's start is applied. Until then committed time moves faster than any clock, and
+  // shows no standstill.
   void CaughtUp() { caught_up_ = true; }
-  // False: this node's state is wrong. It answers nothing of it: clients are sent elsewhere, and what waits here as well.
+  // False: this node's state is wrong. It answers nothing of it: clients are sent elsewhere, and what waits here as
+  // well.
   void SetServes(bool serves) { serves_ = serves; }
   bool IsProposed(const RequestKey& key) const;
   // What the node that a request was forwarded to says. It has applied it, or can do nothing with it.
@@ -144,7 +145,8 @@ class RequestRouter {
   void BeginAnswers() { items_bytes_ = 0; }
   void ReadReady(uint64_t tag, std::vector<Action>& actions);
   void ReadRefused(uint64_t tag, std::vector<Action>& actions);
-  // The state machine has applied this request, here. `of_this_term`: this node leads, and has proposed the entry since.
+  // The state machine has applied this request, here. `of_this_term`: this node leads, and has proposed the entry
+  // since.
   void Applied(uint64_t now_ns, const RequestKey& key, const Result& result, bool of_this_term,
                std::vector<Action>& actions);
   // The state machine is another, further on: what it knows is answered.
@@ -157,15 +159,15 @@ class RequestRouter {
 
   struct Counters {
     uint64_t forwards = 0;
-    uint64_t forwards_queued = 0;  // waited for an answer to earlier ones
-    uint64_t overloaded = 0;       // refused: too many wait, or no room in the log came in time
-    uint64_t superseded = 0;       // not done and not answered: late copies
-    uint64_t standstills = 0;      // this node found that it had stood still
+    uint64_t forwards_queued = 0;   // waited for an answer to earlier ones
+    uint64_t overloaded = 0;        // refused: too many wait, or no room in the log came in time
+    uint64_t superseded = 0;        // not done and not answered: late copies
+    uint64_t standstills = 0;       // this node found that it had stood still
     uint64_t after_standstill = 0;  // writes without a session that were refused for that
   };
   const Counters& counters() const { return counters_; }
-  // Writes that came to nothing here: refused for want of room or of a leader, or their clients have given up. Since the last
-  // one that was answered with an outcome.
+  // Writes that came to nothing here: refused for want of room or of a leader, or their clients have given up. Since
+  // the last one that was answered with an outcome.
   struct Failing {
     uint64_t writes = 0;
     uint64_t since_ns = 0;  // the first
@@ -217,16 +219,15 @@ class RequestRouter {
   bool caught_up_ = false;
   uint64_t next_tag_;
   size_t waiting_bytes_ = 0;
-  size_t items_bytes_ = 0;                              // answered since BeginAnswers
-  std::map<uint64_t, PendingRequest> waiting_;          // by tag
-  std::map<RequestKey, std::set<uint64_t>> by_key_;     // the writes among them
-  std::set<std::pair<uint64_t, uint64_t>> by_end_;      // (end, tag)
+  size_t items_bytes_ = 0;                           // answered since BeginAnswers
+  std::map<uint64_t, PendingRequest> waiting_;       // by tag
+  std::map<RequestKey, std::set<uint64_t>> by_key_;  // the writes among them
+  std::set<std::pair<uint64_t, uint64_t>> by_end_;   // (end, tag)
 
   // Of the present leader.
   size_t slots_taken_ = 0;
-  std::deque<std::pair<uint64_t, uint64_t>>
-      slots_;                        // (when it ends at the latest, tag), some of them free by now
-  std::deque<uint64_t> to_forward_;  // tags, some of them gone by now
+  std::deque<std::pair<uint64_t, uint64_t>> slots_;  // (when it ends at the latest, tag), some of them free by now
+  std::deque<uint64_t> to_forward_;                  // tags, some of them gone by now
   Counters counters_;
   // Committed time as this node has applied it, when it last moved; and how far it is ahead of this node's
   // clock, which has run since or not (0 at least: what committed time lags behind is forgotten).

@@ -397,7 +397,8 @@ TEST_F(RequestRouterTest, TheLeaderAsksTheLogAboutAMemcachedCopyThatItsTableKnow
   EXPECT_NE(Only<ProposeCommand>(), nullptr);
 }
 
-// A former leader's entry of the same id: the client may have sent another request since, whose entry is behind that one.
+// A former leader's entry of the same id: the client may have sent another request since, whose entry is behind that
+// one.
 TEST_F(RequestRouterTest, AMemcachedRequestIsAnsweredByNoEntryOfAFormerLeader) {
   router_.LeaderChanged(0, kSelf, actions_);
   router_.Receive(0, 0, Item(1), actions_);
@@ -428,7 +429,7 @@ TEST_F(RequestRouterTest, ALateCopyOfASupersededRequestIsCountedAndNotAnswered) 
   ASSERT_NE(router_.MayBeProposed(0, Item(1).command.key, actions_).command, nullptr);
   Take();
   router_.Applied(1, Item(1).command.key, {.code = ResultCode::kSuperseded, .session = 0, .values = {}}, true,
-                actions_);
+                  actions_);
   EXPECT_TRUE(actions_.empty());
   EXPECT_EQ(router_.waiting(), 0u);
   EXPECT_EQ(router_.counters().superseded, 1u);

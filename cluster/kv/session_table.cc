@@ -49,7 +49,8 @@ SessionTable::Session* SessionTable::Find(const RequestKey& write) {
   return found;
 }
 
-SessionTable::SequenceStatus SessionTable::Arrive(const RequestKey& write, uint64_t lowest_unanswered, uint64_t now_ns) {
+SessionTable::SequenceStatus SessionTable::Arrive(const RequestKey& write, uint64_t lowest_unanswered,
+                                                  uint64_t now_ns) {
   const uint64_t id = write.a;
   Session* const found = Find(write);
   if (found == nullptr) return SequenceStatus::kUnknown;

@@ -9,7 +9,8 @@
 // does not exist: such a request changes nothing, and is answered like one whose session was never opened.
 //
 // A full table makes room for an OPEN: it ends the session that has been idle the longest of those that never wrote. In
-// such a one nothing was done, so nothing can be done twice for want of it. A session that wrote ends by its timeout only.
+// such a one nothing was done, so nothing can be done twice for want of it. A session that wrote ends by its timeout
+// only.
 
 #pragma once
 
@@ -107,9 +108,9 @@ class SessionTable {
   uint64_t answer_bytes_ = 0;
   ShardedMap<uint64_t, Session> sessions_{256};
   ShardedMap<uint64_t, uint64_t> by_nonce_{256};
-  std::list<uint64_t> by_activity_;   // the longest idle first
-  // Those that never wrote, in an order that is the same on all replicas: sessions of one committed time go by their ids,
-  // since a table that a snapshot has filled knows no other order of them.
+  std::list<uint64_t> by_activity_;  // the longest idle first
+  // Those that never wrote, in an order that is the same on all replicas: sessions of one committed time go by their
+  // ids, since a table that a snapshot has filled knows no other order of them.
   std::set<Activity> unwritten_;
   uint64_t evicted_ = 0;
   // Activity only puts ends off, so an end once seen stays a lower bound until the limits change.

@@ -18,7 +18,9 @@ SessionName Name(uint64_t id) { return {.id = id, .token = 1000 + id}; }
 std::vector<Operation> Put(std::string value) {
   return {{.kind = OperationKind::kPut, .key = "k", .value = std::move(value)}};
 }
-RequestKey Write(uint64_t id, uint64_t seq, std::string value = "v") { return WriteKey(Name(id), seq, Put(std::move(value))); }
+RequestKey Write(uint64_t id, uint64_t seq, std::string value = "v") {
+  return WriteKey(Name(id), seq, Put(std::move(value)));
+}
 
 class SessionTableTest : public testing::Test {
  protected:
@@ -85,8 +87,8 @@ TEST_F(SessionTableTest, UnderAnotherTokenASessionDoesNotExist) {
   const uint64_t content = table_.content();
   for (const uint64_t token : {uint64_t{0}, uint64_t{1000}, uint64_t{1001} << 32, ~uint64_t{1001}}) {
     const SessionName forged{.id = 1, .token = token};
-    for (const RequestKey& key : {WriteKey(forged, 1, Put("v")), WriteKey(forged, 2, {}), CancelKey(WriteKey(forged, 2, {})),
-                                  CancelKey(WriteKey(forged, 1, {}))}) {
+    for (const RequestKey& key : {WriteKey(forged, 1, Put("v")), WriteKey(forged, 2, {}),
+                                  CancelKey(WriteKey(forged, 2, {})), CancelKey(WriteKey(forged, 1, {}))}) {
       EXPECT_EQ(table_.Arrive(key, UINT64_MAX, 11 * kSecond), SequenceStatus::kUnknown);
       EXPECT_EQ(table_.Answer(key), nullptr);
     }

@@ -14,8 +14,8 @@ namespace {
 constexpr uint64_t kSecond_ns = 1'000'000'000;
 constexpr uint64_t kMebibyte = uint64_t{1} << 20;
 constexpr uint64_t kWindowMin_ns = 3 * kSecond_ns;
-// Of writes without a session: longer than the longest timeout of a client and of a proxy (a minute each, and copies of one
-// request leave within it), what nodes may hold a copy for, and the wire. A nonce is never used again, so a longer
+// Of writes without a session: longer than the longest timeout of a client and of a proxy (a minute each, and copies of
+// one request leave within it), what nodes may hold a copy for, and the wire. A nonce is never used again, so a longer
 // window costs memory alone.
 constexpr uint64_t kNonceWindowMin_ns = 70 * kSecond_ns;
 
@@ -32,13 +32,14 @@ constexpr std::array kSettings = {
                 .max = 168 * 3600 * kSecond_ns,
                 .range = "10s and 168h, such as 1h",
                 .meaning = "a session that has written nothing for so long is forgotten"},
-    SettingInfo{.setting = Setting::kSessionsMax,
-                .name = "sessions.max",
-                .unit = SettingUnit::kCount,
-                .min = 1,
-                .max = 1'000'000,
-                .range = "",
-                .meaning = "sessions at a time; another one ends the longest idle of those that never wrote, or is refused"},
+    SettingInfo{
+        .setting = Setting::kSessionsMax,
+        .name = "sessions.max",
+        .unit = SettingUnit::kCount,
+        .min = 1,
+        .max = 1'000'000,
+        .range = "",
+        .meaning = "sessions at a time; another one ends the longest idle of those that never wrote, or is refused"},
     SettingInfo{.setting = Setting::kSessionAnswersMax,
                 .name = "sessions.answers_max",
                 .unit = SettingUnit::kCount,
@@ -81,36 +82,28 @@ constexpr std::array kSettings = {
                 .max = 1'048'576 * kMebibyte,
                 .range = "",
                 .meaning = "what memcached's items may take of memory.limit_mib, in MiB; more are refused"},
-    SettingInfo{.setting = Setting::kMemory,
-                .name = "memory.limit_mib",
-                .unit = SettingUnit::kMebibytes,
-                .min = 16 * kMebibyte,
-                .max = 1'048'576 * kMebibyte,
-                .range = "",
-                .meaning = "what keys, values, sessions, answers and items may take, in MiB; what would store more is refused"},
+    SettingInfo{
+        .setting = Setting::kMemory,
+        .name = "memory.limit_mib",
+        .unit = SettingUnit::kMebibytes,
+        .min = 16 * kMebibyte,
+        .max = 1'048'576 * kMebibyte,
+        .range = "",
+        .meaning = "what keys, values, sessions, answers and items may take, in MiB; what would store more is refused"},
 };
 
 template <typename AnySettings>
 auto& ValueOf(AnySettings& settings, Setting setting) {
   switch (setting) {
-    case Setting::kSessionTimeout:
-      return settings.sessions.timeout_ns;
-    case Setting::kSessionsMax:
-      return settings.sessions.sessions_max;
-    case Setting::kSessionAnswersMax:
-      return settings.sessions.answers_max;
-    case Setting::kWindow:
-      return settings.window.window_ns;
-    case Setting::kWindowMax:
-      return settings.window.requests_max;
-    case Setting::kMemcachedWindow:
-      return settings.memcached.window.window_ns;
-    case Setting::kMemcachedWindowMax:
-      return settings.memcached.window.requests_max;
-    case Setting::kMemcachedMemory:
-      return settings.memcached.memory_bytes;
-    case Setting::kMemory:
-      return settings.memory_bytes;
+    case Setting::kSessionTimeout: return settings.sessions.timeout_ns;
+    case Setting::kSessionsMax: return settings.sessions.sessions_max;
+    case Setting::kSessionAnswersMax: return settings.sessions.answers_max;
+    case Setting::kWindow: return settings.window.window_ns;
+    case Setting::kWindowMax: return settings.window.requests_max;
+    case Setting::kMemcachedWindow: return settings.memcached.window.window_ns;
+    case Setting::kMemcachedWindowMax: return settings.memcached.window.requests_max;
+    case Setting::kMemcachedMemory: return settings.memcached.memory_bytes;
+    case Setting::kMemory: return settings.memory_bytes;
   }
   HEDGEROW_CHECK(false);  // GetSettingValues lets none of another number in
   return settings.version;
@@ -133,8 +126,8 @@ const SettingInfo& InfoOf(Setting setting) {
 }
 
 const SettingInfo* FindSetting(std::string_view name) {
-  const auto found = std::find_if(kSettings.begin(), kSettings.end(),
-                                  [name](const SettingInfo& info) { return name == info.name; });
+  const auto found =
+      std::find_if(kSettings.begin(), kSettings.end(), [name](const SettingInfo& info) { return name == info.name; });
   return found == kSettings.end() ? nullptr : &*found;
 }
 

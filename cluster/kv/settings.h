@@ -47,7 +47,7 @@ struct Settings {
   WindowLimits window{};  // of requests without a session that are not memcached's
   MemcachedLimits memcached{};
   uint64_t memory_bytes = uint64_t{1} << 30;  // that the whole state may be charged (memory.h)
-  uint64_t version = 0;  // Counts the changes. 0: nothing has set them yet.
+  uint64_t version = 0;                       // Counts the changes. 0: nothing has set them yet.
 
   bool set() const { return version != 0; }
   bool operator==(const Settings&) const = default;

@@ -33,15 +33,14 @@ TEST(Settings, DefaultsAreInTheirRangesAndValuesAreKeptApart) {
 class SettingsTest : public testing::Test {
  protected:
   Result Change(SettingValues values, uint64_t elapsed_ns = 0, uint64_t seed = 0) {
-    return state_.Apply(++index_, {.key = {.kind = CommandKind::kSettings, .a = seed},
-                                   .elapsed_ns = elapsed_ns,
-                                   .settings = std::move(values)});
+    return state_.Apply(
+        ++index_,
+        {.key = {.kind = CommandKind::kSettings, .a = seed}, .elapsed_ns = elapsed_ns, .settings = std::move(values)});
   }
   Result Open(uint64_t nonce, uint64_t elapsed_ns = 0) {
     ++index_;
-    return state_.Apply(index_, {.key = {.kind = CommandKind::kOpen, .a = nonce},
-                                 .session = {.id = index_},
-                                 .elapsed_ns = elapsed_ns});
+    return state_.Apply(
+        index_, {.key = {.kind = CommandKind::kOpen, .a = nonce}, .session = {.id = index_}, .elapsed_ns = elapsed_ns});
   }
   Result Write(uint64_t session, uint64_t seq, uint64_t lowest = 1, uint64_t elapsed_ns = 0) {
     const std::vector<Operation> operations = {{.kind = OperationKind::kPut, .key = "k", .value = "v"}};
@@ -141,7 +140,7 @@ TEST_F(SettingsTest, LessMemoryEvictsNothing) {
   const auto set = [this](const char* key) {
     ++index_;
     return state_.Apply(index_, {.key = {.kind = CommandKind::kMemcached, .a = 2, .d = index_},
-                                   .item = {.verb = ItemVerb::kSet, .key = key, .value = "v"}});
+                                 .item = {.verb = ItemVerb::kSet, .key = key, .value = "v"}});
   };
   EXPECT_EQ(set("k").code, ResultCode::kOk);
   Change({{Setting::kMemcachedMemory, 100}});

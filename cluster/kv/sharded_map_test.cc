@@ -64,8 +64,8 @@ TEST(ShardedMap, HoldsWhatAnOrderedMapHolds) {
   EXPECT_EQ(WalkedOver(map), expected);
 }
 
-// An incremental snapshot needs no more: it writes down what changes or goes before the walk has come to it, and what comes
-// meanwhile is none of its.
+// An incremental snapshot needs no more: it writes down what changes or goes before the walk has come to it, and what
+// comes meanwhile is none of its.
 TEST(ShardedMap, AWalkVisitsWhatStaysThereWhileShardsGrow) {
   Numbers map(4);
   for (int i = 0; i < 500; ++i) *map.Emplace("stays" + std::to_string(i)).first = 1;
@@ -121,13 +121,13 @@ TEST(ShardedMap, KeysOfOneHashAreToldApart) {
   EXPECT_EQ(map.size(), 66u);
 }
 
-// The hash of texts in GNU's standard library (MurmurHash64A with a seed that everybody knows), which the map used before,
-// can be inverted: here 16 bytes whose second half makes up for the first.
+// The hash of texts in GNU's standard library (MurmurHash64A with a seed that everybody knows), which the map used
+// before, can be inverted: here 16 bytes whose second half makes up for the first.
 std::string OfOneStdHash(uint64_t number) {
   constexpr uint64_t kMultiplier = 0xc6a4a7935bd1e995;
   constexpr uint64_t kSeed = 0xc70f6907;
   const auto mix = [](uint64_t word) { return word ^ (word >> 47); };  // its own inverse
-  uint64_t inverse = kMultiplier;                                     // modulo 2^64, by Newton's iteration
+  uint64_t inverse = kMultiplier;                                      // modulo 2^64, by Newton's iteration
   for (int i = 0; i < 5; ++i) inverse *= 2 - kMultiplier * inverse;
   const uint64_t first = number;
   const uint64_t after_first = ((kSeed ^ 16 * kMultiplier) ^ mix(first * kMultiplier) * kMultiplier) * kMultiplier;

@@ -7,8 +7,8 @@
 namespace hedgerow::kv {
 namespace {
 
-// During a joint configuration: of the voters of either half, counted together. More than half of them decide which state is
-// right.
+// During a joint configuration: of the voters of either half, counted together. More than half of them decide which
+// state is right.
 uint64_t VotersOf(const raft::Configuration& configuration) {
   return static_cast<uint64_t>(std::popcount(configuration.deciding()));
 }
@@ -65,8 +65,8 @@ void StateChecks::Judge(raft::LogIndex at, Check& check, const raft::Configurati
     ++counted;
   }
   if (counted == 0) return;
-  const auto most = std::max_element(counts.begin(), counts.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  const auto most =
+      std::max_element(counts.begin(), counts.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
   if (2 * most->second <= VotersOf(voters)) {
     if (counted >= VotersOf(voters)) undecided_ = check.index;
     return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Whether this replica's state is the one that the majority has. After every so many entries each member has its
-// fingerprint proposed, so all replicas that have applied the same entries since they started come to the same verdict: what more
-// than half of the voters have is right, and a node with something else is outside. Nobody is outside by its own word
-// alone, but for a node that has found a fault in its own memory. Part of Replica, which acts on it.
+// fingerprint proposed, so all replicas that have applied the same entries since they started come to the same verdict:
+// what more than half of the voters have is right, and a node with something else is outside. Nobody is outside by its
+// own word alone, but for a node that has found a fault in its own memory. Part of Replica, which acts on it.
 
 #pragma once
 
@@ -21,11 +21,11 @@ class StateChecks {
   static constexpr uint64_t kFault = 0;
 
   struct Counters {
-    uint64_t equal = 0;    // this replica's fingerprint and the majority's
+    uint64_t equal = 0;  // this replica's fingerprint and the majority's
     uint64_t differ = 0;
-    uint64_t skipped = 0;  // this replica has not kept its own, or never had it
-    uint64_t faults = 0;   // found in its own memory
-    uint64_t mended = 0;   // states replaced by a leader's while it was outside
+    uint64_t skipped = 0;       // this replica has not kept its own, or never had it
+    uint64_t faults = 0;        // found in its own memory
+    uint64_t mended = 0;        // states replaced by a leader's while it was outside
     uint64_t not_proposed = 0;  // results that had no leader, or a member that could not read them
   };
 
@@ -47,7 +47,8 @@ class StateChecks {
   void NotProposed() { ++counters_.not_proposed; }
   // The state is another's from now on, and what was recorded of the one before means nothing.
   void StateReplaced();
-  // A node outside the majority has a state of at least `index`. One from before its difference was known mends nothing.
+  // A node outside the majority has a state of at least `index`. One from before its difference was known mends
+  // nothing.
   void Mended(raft::NodeId node, raft::LogIndex index);
 
   // This replica's state is wrong, since the check after this entry or earlier. Not set: it is not known to be.

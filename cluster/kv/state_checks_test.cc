@@ -57,7 +57,8 @@ TEST_F(StateChecksTest, ASnapshotFromBeforeTheDifferenceWasKnownMendsNothing) {
   Says(3, StateChecks::kFault);
   Says(3, StateChecks::kFault);
   checks_.Mended(NodeId(3), LogIndex(100));
-  EXPECT_THAT(checks_.outside(), ElementsAre(Pair(NodeId(3), LogIndex(101)))) << "and a repeated report asks for no newer one";
+  EXPECT_THAT(checks_.outside(), ElementsAre(Pair(NodeId(3), LogIndex(101))))
+      << "and a repeated report asks for no newer one";
   checks_.Mended(NodeId(3), LogIndex(101));
   EXPECT_THAT(checks_.outside(), IsEmpty());
 }

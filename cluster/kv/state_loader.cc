@@ -23,20 +23,13 @@ bool StateLoader::AddRecord(ByteReader& reader) {
   const auto kind = static_cast<SnapshotRecord>(reader.Get<uint8_t>());
   if (begun_ != (kind != SnapshotRecord::kState) || ended_) return Fail("its records are out of order");
   switch (kind) {
-    case SnapshotRecord::kState:
-      return AddState(reader);
-    case SnapshotRecord::kValue:
-      return AddValue(reader);
-    case SnapshotRecord::kSession:
-      return AddSession(reader);
-    case SnapshotRecord::kWindowed:
-      return AddWindowed(reader);
-    case SnapshotRecord::kEnd:
-      return AddEnd(reader);
-    case SnapshotRecord::kItem:
-      return version_ >= 2 && AddItem(reader);
-    case SnapshotRecord::kSeen:
-      return version_ >= 2 && AddSeen(reader);
+    case SnapshotRecord::kState: return AddState(reader);
+    case SnapshotRecord::kValue: return AddValue(reader);
+    case SnapshotRecord::kSession: return AddSession(reader);
+    case SnapshotRecord::kWindowed: return AddWindowed(reader);
+    case SnapshotRecord::kEnd: return AddEnd(reader);
+    case SnapshotRecord::kItem: return version_ >= 2 && AddItem(reader);
+    case SnapshotRecord::kSeen: return version_ >= 2 && AddSeen(reader);
   }
   return false;
 }
@@ -45,9 +38,8 @@ bool StateLoader::AddState(ByteReader& reader) {
   version_ = reader.Get<uint32_t>();
   if (version_ == 0 || version_ > kSnapshotVersion) {
     unknown_version_ = version_ > kSnapshotVersion;
-    return Fail("its contents have format " + std::to_string(version_) +
-                ", and this program reads formats up to " + std::to_string(kSnapshotVersion) +
-                ": start the version of the program that wrote it");
+    return Fail("its contents have format " + std::to_string(version_) + ", and this program reads formats up to " +
+                std::to_string(kSnapshotVersion) + ": start the version of the program that wrote it");
   }
   SnapshotHeader header;
   GetSnapshotHeader(reader, version_, header);
@@ -135,8 +127,7 @@ bool StateLoader::AddEnd(ByteReader& reader) {
   const auto seen = version_ >= 2 ? reader.Get<uint64_t>() : 0;
   if (!reader.ok()) return false;
   if (values != state_->values_.size() || sessions != state_->sessions_.size() + passed_over_ ||
-      windowed != state_->window_.size() || items != state_->memcached_.items() ||
-      seen != state_->memcached_.seen()) {
+      windowed != state_->window_.size() || items != state_->memcached_.items() || seen != state_->memcached_.seen()) {
     return Fail("it does not hold as many records as it says");
   }
   if (version_ >= 5 && content_ != state_->content()) return Fail("its records are not what its beginning says");

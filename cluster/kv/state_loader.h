@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Makes a state machine of the chunks of a snapshot (incremental_snapshot.h). A node does so when it starts, and
-// beside its loop when a leader has sent it a snapshot. The chunks were checked for damage; what is looked for here is a format that
-// this program does not know, and an end that is missing.
+// beside its loop when a leader has sent it a snapshot. The chunks were checked for damage; what is looked for here is
+// a format that this program does not know, and an end that is missing.
 
 #pragma once
 

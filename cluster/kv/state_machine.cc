@@ -36,27 +36,14 @@ Result StateMachine::Apply(uint64_t index, const Command& command) {
   memcached_.Expire(now_ns_, index, command.key.kind == CommandKind::kTick);
   Result result;
   switch (command.key.kind) {
-    case CommandKind::kOpen:
-      result = ApplyOpen(command);
-      break;
-    case CommandKind::kWrite:
-      result = ApplyInSession(command, memory().total());
-      break;
-    case CommandKind::kWindowed:
-      result = ApplyInWindow(command, memory().total(), late);
-      break;
-    case CommandKind::kMemcached:
-      result = ApplyMemcached(index, command, late);
-      break;
+    case CommandKind::kOpen: result = ApplyOpen(command); break;
+    case CommandKind::kWrite: result = ApplyInSession(command, memory().total()); break;
+    case CommandKind::kWindowed: result = ApplyInWindow(command, memory().total(), late); break;
+    case CommandKind::kMemcached: result = ApplyMemcached(index, command, late); break;
     case CommandKind::kTick:
-    case CommandKind::kCheck:
-      break;
-    case CommandKind::kSettings:
-      result = ApplySettings(command);
-      break;
-    case CommandKind::kPurge:
-      ApplyPurge(command);
-      break;
+    case CommandKind::kCheck: break;
+    case CommandKind::kSettings: result = ApplySettings(command); break;
+    case CommandKind::kPurge: ApplyPurge(command); break;
   }
   return result;
 }
@@ -77,8 +64,8 @@ MemoryUse StateMachine::memory() const {
           .requests = window_.bytes() + memcached_.request_bytes()};
 }
 
-// Of what cannot be found any more, as much as `bytes` more need. A part, where a lower limit has left too much: the next
-// commands free more.
+// Of what cannot be found any more, as much as `bytes` more need. A part, where a lower limit has left too much: the
+// next commands free more.
 void StateMachine::FreeFor(uint64_t bytes) {
   constexpr int kFreedMax = 1024;
   for (int freed = 0; memory().total() + bytes > settings_.memory_bytes && freed < kFreedMax; ++freed) {
@@ -86,8 +73,8 @@ void StateMachine::FreeFor(uint64_t bytes) {
   }
 }
 
-// For a command by which what is stored grows by so much, or shrinks, and of which so much is remembered. One that ends with
-// no more than it found has room, whatever the limit has become; one that stores nothing more may use the reserve.
+// For a command by which what is stored grows by so much, or shrinks, and of which so much is remembered. One that ends
+// with no more than it found has room, whatever the limit has become; one that stores nothing more may use the reserve.
 bool StateMachine::HasRoom(int64_t growth_bytes, size_t record_bytes, uint64_t before_bytes) {
   const uint64_t limit = settings_.memory_bytes;
   const int64_t more_bytes = growth_bytes + static_cast<int64_t>(record_bytes);
@@ -181,15 +168,11 @@ Result StateMachine::ApplyInSession(const Command& command, uint64_t before_byte
       return {.code = ResultCode::kUnknownSession, .session = 0, .values = {}};
     case SessionTable::SequenceStatus::kBelowLowest:
       return {.code = ResultCode::kBelowLowest, .session = 0, .values = {}};
-    case SessionTable::SequenceStatus::kFull:
-      return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
-    case SessionTable::SequenceStatus::kAnswered:
-      return *sessions_.Answer(key);
-    case SessionTable::SequenceStatus::kFresh:
-      break;
+    case SessionTable::SequenceStatus::kFull: return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
+    case SessionTable::SequenceStatus::kAnswered: return *sessions_.Answer(key);
+    case SessionTable::SequenceStatus::kFresh: break;
   }
-  Result result =
-      Execute(command.operations, {.before_bytes = before_bytes, .overhead_bytes = kAnswerOverhead_bytes});
+  Result result = Execute(command.operations, {.before_bytes = before_bytes, .overhead_bytes = kAnswerOverhead_bytes});
   if (result.code != ResultCode::kOverloaded) sessions_.Record(key, result, !command.operations.empty());
   return result;
 }
@@ -198,14 +181,13 @@ Result StateMachine::ApplyInWindow(const Command& command, uint64_t before_bytes
   if (const Result* known = window_.AnswerOnce(command.key)) return *known;
   if (late) return {.code = ResultCode::kSuperseded, .session = 0, .values = {}};
   if (window_.full()) return {.code = ResultCode::kOverloaded, .session = 0, .values = {}};
-  Result result =
-      Execute(command.operations, {.before_bytes = before_bytes, .overhead_bytes = kRequestOverhead_bytes});
+  Result result = Execute(command.operations, {.before_bytes = before_bytes, .overhead_bytes = kRequestOverhead_bytes});
   if (result.code != ResultCode::kOverloaded) window_.Record(command.key, result, now_ns_, now_ns_);
   return result;
 }
 
-// All or nothing: changes are gathered, and made once nothing can fail any more. That there is no room is remembered like any
-// other outcome, so it is final; kOverloaded is not: not even that could be remembered.
+// All or nothing: changes are gathered, and made once nothing can fail any more. That there is no room is remembered
+// like any other outcome, so it is final; kOverloaded is not: not even that could be remembered.
 Result StateMachine::Execute(const std::vector<Operation>& operations, const Room& room) {
   Result result;
   Changes changes;
@@ -256,19 +238,14 @@ Result StateMachine::Gather(const std::vector<Operation>& operations, Changes& c
     std::optional<std::string>& next = changes[operation.key];
     std::string said;
     switch (operation.kind) {
-      case OperationKind::kPut:
-        next = operation.value;
-        break;
-      case OperationKind::kDelete:
-        next.reset();
-        break;
+      case OperationKind::kPut: next = operation.value; break;
+      case OperationKind::kDelete: next.reset(); break;
       case OperationKind::kCompareAndSet:
         if (current != operation.expected) return {.code = ResultCode::kMismatch, .session = 0, .values = {}};
         next = operation.value;
         break;
       case OperationKind::kIncrement: {
-        const std::optional<std::string> sum =
-            Incremented(current.has_value() ? &*current : nullptr, operation.delta);
+        const std::optional<std::string> sum = Incremented(current.has_value() ? &*current : nullptr, operation.delta);
         if (!sum.has_value()) return {.code = ResultCode::kNotANumber, .session = 0, .values = {}};
         next = said = *sum;
         break;
@@ -283,12 +260,8 @@ Result StateMachine::Gather(const std::vector<Operation>& operations, Changes& c
 Result StateMachine::ExecuteOne(const Operation& operation) {
   Result result{.code = ResultCode::kOk, .session = 0, .values = std::vector<std::string>(1)};
   switch (operation.kind) {
-    case OperationKind::kPut:
-      values_.Put(operation.key, operation.value);
-      break;
-    case OperationKind::kDelete:
-      values_.Erase(operation.key);
-      break;
+    case OperationKind::kPut: values_.Put(operation.key, operation.value); break;
+    case OperationKind::kDelete: values_.Erase(operation.key); break;
     case OperationKind::kCompareAndSet: {
       const std::string* const current = values_.Find(operation.key);
       const bool same = current != nullptr ? operation.expected == *current : !operation.expected.has_value();
@@ -317,13 +290,13 @@ std::optional<std::string> StateMachine::Get(const std::string& key) const {
 void StateMachine::BeginSnapshot(size_t chunk_bytes) {
   HEDGEROW_CHECK(!taking_snapshot());
   const SnapshotHeader header{.committed_ns = now_ns_,
-                         .content = content(),
-                         .settings = settings_,
-                         .window_steps = window_.steps(),
-                         .memcached_window_steps = memcached_.window_steps(),
-                         .log_uuid = log_uuid_,
-                         .items_flushed_before = memcached_.flushed_before(),
-                         .items_flush_at_ns = memcached_.flush_at_ns()};
+                              .content = content(),
+                              .settings = settings_,
+                              .window_steps = window_.steps(),
+                              .memcached_window_steps = memcached_.window_steps(),
+                              .log_uuid = log_uuid_,
+                              .items_flushed_before = memcached_.flushed_before(),
+                              .items_flush_at_ns = memcached_.flush_at_ns()};
   snapshot_content_ = header.content;
   snapshot_ = std::make_unique<SnapshotWriter>(header, chunk_bytes);
   values_.BeginSnapshot(snapshot_.get());
@@ -361,21 +334,14 @@ void StateMachine::AbandonSnapshot() {
 std::optional<Result> StateMachine::Known(const RequestKey& key) const {
   const Result* result = nullptr;
   switch (key.kind) {
-    case CommandKind::kOpen:
-      result = sessions_.OpenAnswer(key.a);
-      break;
-    case CommandKind::kWrite:
-      result = sessions_.Answer(key);
-      break;
-    case CommandKind::kWindowed:
-      result = window_.AnswerOnce(key);
-      break;
+    case CommandKind::kOpen: result = sessions_.OpenAnswer(key.a); break;
+    case CommandKind::kWrite: result = sessions_.Answer(key); break;
+    case CommandKind::kWindowed: result = window_.AnswerOnce(key); break;
     case CommandKind::kMemcached:
     case CommandKind::kTick:
     case CommandKind::kSettings:
     case CommandKind::kCheck:
-    case CommandKind::kPurge:
-      break;
+    case CommandKind::kPurge: break;
   }
   if (result == nullptr) return std::nullopt;
   return *result;

@@ -38,8 +38,8 @@ class StateMachine {
 
   std::optional<std::string> Get(const std::string& key) const;
 
-  // Walks over all keys of hkv's, a few at a time, in an order of this process's own: nothing that is replicated may go by it.
-  // False: there was none left.
+  // Walks over all keys of hkv's, a few at a time, in an order of this process's own: nothing that is replicated may go
+  // by it. False: there was none left.
   template <typename Visit>
   bool VisitSomeKeys(MapWalk& walk, const Visit& visit) {
     return values_.VisitSomeKeys(walk, visit);
@@ -59,7 +59,8 @@ class StateMachine {
   // no snapshot any more.
   std::vector<std::string> ContinueSnapshot(size_t bytes);
   void AbandonSnapshot();
-  // Of the present one: what was written down and not given yet. A change beyond what is written copies its record into it.
+  // Of the present one: what was written down and not given yet. A change beyond what is written copies its record into
+  // it.
   uint64_t snapshot_held_bytes() const { return snapshot_ == nullptr ? 0 : snapshot_->held_bytes(); }
 
   size_t values() const { return values_.size(); }
@@ -82,12 +83,13 @@ class StateMachine {
   uint64_t fingerprint() const;
   // Of the replicated log, as the cluster's first leader drew it; 0: it has not been applied yet, or there is none.
   uint64_t log_uuid() const { return log_uuid_; }
-  // The last snapshot wrote down what was put, byte for byte. If not, memory has changed by itself: what was written is worth
-  // nothing, and from then on the fingerprint is that of what is really there.
+  // The last snapshot wrote down what was put, byte for byte. If not, memory has changed by itself: what was written is
+  // worth nothing, and from then on the fingerprint is that of what is really there.
   bool snapshot_is_sound() const { return snapshot_is_sound_; }
 
  private:
-  // What a command finds: what was charged when it came, and what is charged for remembering it, beside its result's values.
+  // What a command finds: what was charged when it came, and what is charged for remembering it, beside its result's
+  // values.
   struct Room {
     uint64_t before_bytes = 0;
     size_t overhead_bytes = 0;
@@ -128,7 +130,7 @@ class StateMachine {
   uint64_t log_uuid_ = 0;
   uint64_t snapshot_content_ = 0;  // when the present one began
   bool snapshot_is_sound_ = true;
-  uint64_t flaws_ = 0;  // what the tables' sums lack of what is there, as snapshots have found
+  uint64_t flaws_ = 0;                        // what the tables' sums lack of what is there, as snapshots have found
   std::unique_ptr<SnapshotWriter> snapshot_;  // the tables know it by its address
 };
 
@@ -140,9 +142,9 @@ struct MemoryFault {
 // Stamps commands with committed time. One per node; the leader's is used.
 class CommittedClock {
  public:
-  // Elected. What passed since some other leader's last command is not ours to tell. It is left out, so committed time may
-  // lag behind real time and never runs ahead of it. What passes from here on no other leader counts: whatever it had
-  // stamped of this log was in it by now.
+  // Elected. What passed since some other leader's last command is not ours to tell. It is left out, so committed time
+  // may lag behind real time and never runs ahead of it. What passes from here on no other leader counts: whatever it
+  // had stamped of this log was in it by now.
   void StartTerm(uint64_t monotonic_now_ns) { last_ns_ = monotonic_now_ns; }
 
   uint64_t Elapsed_ns(uint64_t monotonic_now_ns) {

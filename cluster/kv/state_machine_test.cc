@@ -11,15 +11,10 @@ using testing::ElementsAre;
 constexpr uint64_t kSecond = 1'000'000'000;
 
 Operation Put(std::string key, std::string value) {
-  return {.kind = OperationKind::kPut,
-          .key = std::move(key),
-          .value = std::move(value),
-          .expected = {},
-          .delta = 0};
+  return {.kind = OperationKind::kPut, .key = std::move(key), .value = std::move(value), .expected = {}, .delta = 0};
 }
 Operation Increment(std::string key, int64_t delta) {
-  return {
-      .kind = OperationKind::kIncrement, .key = std::move(key), .value = {}, .expected = {}, .delta = delta};
+  return {.kind = OperationKind::kIncrement, .key = std::move(key), .value = {}, .expected = {}, .delta = delta};
 }
 Operation CompareAndSet(std::string key, std::optional<std::string> expected, std::string value) {
   return {.kind = OperationKind::kCompareAndSet,
@@ -40,14 +35,13 @@ class StateMachineTest : public testing::Test {
     const Result opened = state_.Apply(1, {.key = {.kind = CommandKind::kOpen, .a = 99}, .session = kSession});
     EXPECT_EQ(opened.session, kSession.id);
     EXPECT_EQ(opened.token, kSession.token);
-    state_.Apply(++index_, {.key = {.kind = CommandKind::kSettings},
-                            .settings = {{Setting::kSessionTimeout, 60 * kSecond}}});
+    state_.Apply(++index_,
+                 {.key = {.kind = CommandKind::kSettings}, .settings = {{Setting::kSessionTimeout, 60 * kSecond}}});
   }
   Result Apply(const RequestKey& key, std::vector<Operation> operations, uint64_t elapsed_ns = 0, uint64_t lowest = 1) {
-    return state_.Apply(++index_, {.key = key,
-                                   .lowest_unanswered = lowest,
-                                   .elapsed_ns = elapsed_ns,
-                                   .operations = std::move(operations)});
+    return state_.Apply(
+        ++index_,
+        {.key = key, .lowest_unanswered = lowest, .elapsed_ns = elapsed_ns, .operations = std::move(operations)});
   }
   Result Write(uint64_t seq, std::vector<Operation> operations, uint64_t elapsed_ns = 0) {
     const RequestKey key = WriteKey(kSession, seq, operations);
@@ -65,10 +59,9 @@ class StateMachineTest : public testing::Test {
 TEST_F(StateMachineTest, WhatCameLongAgoWithoutASessionIsNotDone) {
   const auto write = [this](uint64_t nonce, const std::string& value, uint64_t came_ns, uint64_t elapsed_ns) {
     const std::vector<Operation> operations = {Put("k", value)};
-    return state_.Apply(++index_, {.key = OnceKey(nonce, operations),
-                                   .came_ns = came_ns,
-                                   .elapsed_ns = elapsed_ns,
-                                   .operations = operations});
+    return state_.Apply(
+        ++index_,
+        {.key = OnceKey(nonce, operations), .came_ns = came_ns, .elapsed_ns = elapsed_ns, .operations = operations});
   };
   const auto set = [this](uint64_t id, const std::string& value, uint64_t came_ns, uint64_t elapsed_ns) {
     return state_.Apply(++index_, {.key = {.kind = CommandKind::kMemcached, .a = 1, .c = 2, .d = id},
@@ -117,8 +110,7 @@ TEST_F(StateMachineTest, DoesWhatTheOperationsSay) {
 }
 
 TEST_F(StateMachineTest, SeveralKeysChangeTogetherOrNotAtAll) {
-  EXPECT_EQ(Write(1, {Put("a", "1"), Put("b", "1"), CompareAndSet("c", "absent", "1")}).code,
-            ResultCode::kMismatch);
+  EXPECT_EQ(Write(1, {Put("a", "1"), Put("b", "1"), CompareAndSet("c", "absent", "1")}).code, ResultCode::kMismatch);
   EXPECT_EQ(state_.Get("a"), std::nullopt);
   EXPECT_THAT(Write(2, {Increment("a", 1), Increment("a", 1)}).values, ElementsAre("1", "2"));
 }
@@ -193,8 +185,8 @@ TEST_F(StateMachineTest, SessionsThatNeverWroteMakeRoomForOthers) {
   state_.Apply(++index_, {.key = {.kind = CommandKind::kSettings}, .settings = {{Setting::kSessionsMax, 50}}});
   Write(1, {Put("k", "1")});
   for (uint64_t i = 1; i <= 200; ++i) {
-    const Result opened = state_.Apply(++index_, {.key = {.kind = CommandKind::kOpen, .a = 1000 + i},
-                                                  .session = {.id = 0x9000 + i, .token = i}});
+    const Result opened = state_.Apply(
+        ++index_, {.key = {.kind = CommandKind::kOpen, .a = 1000 + i}, .session = {.id = 0x9000 + i, .token = i}});
     EXPECT_EQ(opened.session, 0x9000 + i);
   }
   EXPECT_EQ(state_.sessions(), 50u);
@@ -205,8 +197,7 @@ TEST_F(StateMachineTest, SessionsThatNeverWroteMakeRoomForOthers) {
 TEST_F(StateMachineTest, AWindowedDuplicateIsKnownAsLongAsTheWindow) {
   EXPECT_THAT(Windowed(1, {Increment("n", 1)}).values, ElementsAre("1"));
   EXPECT_THAT(Windowed(1, {Increment("n", 1)}, 69 * kSecond).values, ElementsAre("1"));
-  EXPECT_THAT(Windowed(1, {Increment("n", 1)}, 2 * kSecond).values, ElementsAre("2"))
-      << "the promise has ended";
+  EXPECT_THAT(Windowed(1, {Increment("n", 1)}, 2 * kSecond).values, ElementsAre("2")) << "the promise has ended";
 }
 
 TEST_F(StateMachineTest, SessionsEndByCommittedTimeOnly) {

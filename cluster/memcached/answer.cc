@@ -9,33 +9,25 @@ namespace {
 
 // By number.
 constexpr std::array<std::string_view, kOutcomes> kOutcomeNames = {
-    "none",    "values", "miss",         "stored",  "not_stored", "exists",     "not_found", "deleted",
-    "touched", "number", "not_a_number", "no_room", "too_large",  "overloaded", "no_leader", "other",
-    "flushed", "unproven"};
+    "none",   "values",       "miss",    "stored",    "not_stored", "exists",    "not_found", "deleted", "touched",
+    "number", "not_a_number", "no_room", "too_large", "overloaded", "no_leader", "other",     "flushed", "unproven"};
 
-Reply Line(Outcome outcome, std::string_view line) {
-  return {.outcome = outcome, .text = std::string(line) + "\r\n"};
-}
+Reply Line(Outcome outcome, std::string_view line) { return {.outcome = outcome, .text = std::string(line) + "\r\n"}; }
 
 Reply TooLarge(Verb verb) {
-  return Line(Outcome::kTooLarge,
-              Changes(verb) ? "SERVER_ERROR object too large for cache"
-                            : "SERVER_ERROR the answer is too large for datagrams; ask for fewer keys");
+  return Line(Outcome::kTooLarge, Changes(verb)
+                                      ? "SERVER_ERROR object too large for cache"
+                                      : "SERVER_ERROR the answer is too large for datagrams; ask for fewer keys");
 }
 
 Reply Done(Verb verb, const kv::Result& result) {
   switch (verb) {
-    case Verb::kDelete:
-      return Line(Outcome::kDeleted, "DELETED");
-    case Verb::kTouch:
-      return Line(Outcome::kTouched, "TOUCHED");
-    case Verb::kFlushAll:
-      return Line(Outcome::kFlushed, "OK");
+    case Verb::kDelete: return Line(Outcome::kDeleted, "DELETED");
+    case Verb::kTouch: return Line(Outcome::kTouched, "TOUCHED");
+    case Verb::kFlushAll: return Line(Outcome::kFlushed, "OK");
     case Verb::kIncrement:
-    case Verb::kDecrement:
-      return Line(Outcome::kNumber, result.values.empty() ? "0" : result.values[0]);
-    default:
-      return Line(Outcome::kStored, "STORED");
+    case Verb::kDecrement: return Line(Outcome::kNumber, result.values.empty() ? "0" : result.values[0]);
+    default: return Line(Outcome::kStored, "STORED");
   }
 }
 
@@ -48,20 +40,14 @@ std::string_view Name(Outcome outcome) {
 
 Reply ResultReply(Verb verb, const kv::Result& result) {
   switch (result.code) {
-    case kv::ResultCode::kOk:
-      return Done(verb, result);
-    case kv::ResultCode::kMismatch:
-      return Line(Outcome::kExists, "EXISTS");
-    case kv::ResultCode::kNotFound:
-      return Line(Outcome::kNotFound, "NOT_FOUND");
-    case kv::ResultCode::kNotStored:
-      return Line(Outcome::kNotStored, "NOT_STORED");
+    case kv::ResultCode::kOk: return Done(verb, result);
+    case kv::ResultCode::kMismatch: return Line(Outcome::kExists, "EXISTS");
+    case kv::ResultCode::kNotFound: return Line(Outcome::kNotFound, "NOT_FOUND");
+    case kv::ResultCode::kNotStored: return Line(Outcome::kNotStored, "NOT_STORED");
     case kv::ResultCode::kNotANumber:
       return Line(Outcome::kNotANumber, "CLIENT_ERROR cannot increment or decrement non-numeric value");
-    case kv::ResultCode::kNoRoom:
-      return Line(Outcome::kNoRoom, "SERVER_ERROR out of memory storing object");
-    case kv::ResultCode::kTooLarge:
-      return TooLarge(verb);
+    case kv::ResultCode::kNoRoom: return Line(Outcome::kNoRoom, "SERVER_ERROR out of memory storing object");
+    case kv::ResultCode::kTooLarge: return TooLarge(verb);
     case kv::ResultCode::kOverloaded:
     case kv::ResultCode::kUnknownSession:  // of sessions, which no such client has
     case kv::ResultCode::kBelowLowest:

@@ -26,8 +26,7 @@ TEST(MemcachedAnswer, ResultsHaveMemcachedsWords) {
   EXPECT_EQ(ResultReply(Verb::kCas, Result(kv::ResultCode::kMismatch)).text, "EXISTS\r\n");
   EXPECT_EQ(ResultReply(Verb::kAdd, Result(kv::ResultCode::kNotStored)).text, "NOT_STORED\r\n");
   EXPECT_EQ(ResultReply(Verb::kDelete, Result(kv::ResultCode::kNotFound)).text, "NOT_FOUND\r\n");
-  EXPECT_THAT(ResultReply(Verb::kIncrement, Result(kv::ResultCode::kNotANumber)).text,
-              StartsWith("CLIENT_ERROR "));
+  EXPECT_THAT(ResultReply(Verb::kIncrement, Result(kv::ResultCode::kNotANumber)).text, StartsWith("CLIENT_ERROR "));
   // What the profile `memcached` takes for a refusal.
   EXPECT_THAT(ResultReply(Verb::kSet, Result(kv::ResultCode::kNoRoom)).text, StartsWith("SERVER_ERROR "));
   EXPECT_THAT(ResultReply(Verb::kSet, Result(kv::ResultCode::kOverloaded)).text, StartsWith("SERVER_ERROR "));
@@ -44,8 +43,8 @@ TEST(MemcachedAnswer, EveryAnswerIsKnownForOneByAnotherServer) {
 }
 
 TEST(MemcachedAnswer, ItemsShowFlagsSizeAndUniqueNumber) {
-  const std::vector<std::pair<std::string, kv::Item>> items = {
-      {"a", {.value = "x\r\n", .flags = 7, .unique = 12}}, {"b", {.value = ""}}};
+  const std::vector<std::pair<std::string, kv::Item>> items = {{"a", {.value = "x\r\n", .flags = 7, .unique = 12}},
+                                                               {"b", {.value = ""}}};
   EXPECT_EQ(ItemsReply(Verb::kGet, 2, items).text, "VALUE a 7 3\r\nx\r\n\r\nVALUE b 0 0\r\n\r\nEND\r\n");
   EXPECT_EQ(ItemsReply(Verb::kGets, 2, items).text, "VALUE a 7 3 12\r\nx\r\n\r\nVALUE b 0 0 0\r\n\r\nEND\r\n");
   EXPECT_EQ(ItemsReply(Verb::kGet, 2, items).outcome, Outcome::kValues);
@@ -64,8 +63,7 @@ TEST(MemcachedAnswer, ItIsCutIntoNumberedDatagrams) {
     std::string whole;
     for (size_t i = 0; i < datagrams.size(); ++i) {
       EXPECT_LE(datagrams[i].size(), kAnswerDatagram_bytes);
-      const char frame[8] = {'\xab', '\xcd', 0, static_cast<char>(i), 0, static_cast<char>(datagrams.size()),
-                             0,      0};
+      const char frame[8] = {'\xab', '\xcd', 0, static_cast<char>(i), 0, static_cast<char>(datagrams.size()), 0, 0};
       EXPECT_EQ(datagrams[i].substr(0, 8), std::string(frame, 8));
       whole += datagrams[i].substr(8);
     }

@@ -12,21 +12,11 @@ namespace hedgerow::memcached {
 namespace {
 
 // By number.
-constexpr std::array<std::string_view, kRefusals> kRefusalNames = {"none",
-                                                                   "unknown_command",
-                                                                   "bad_format",
-                                                                   "bad_chunk",
-                                                                   "too_large",
-                                                                   "several_datagrams",
-                                                                   "several_commands",
-                                                                   "too_many_keys",
-                                                                   "not_served",
-                                                                   "no_consent",
-                                                                   "binary",
-                                                                   "too_fast",
-                                                                   "too_many_clients"};
+constexpr std::array<std::string_view, kRefusals> kRefusalNames = {
+    "none",          "unknown_command", "bad_format", "bad_chunk", "too_large", "several_datagrams", "several_commands",
+    "too_many_keys", "not_served",      "no_consent", "binary",    "too_fast",  "too_many_clients"};
 constexpr std::array<std::string_view, kDrops> kDropNames = {"none",        "too_short", "an_answer", "source",
-                                                              "server_port", "too_long",  "bytes"};
+                                                             "server_port", "too_long",  "bytes"};
 
 // With which an answer begins.
 constexpr std::string_view kAnswerTexts[] = {
@@ -82,15 +72,13 @@ std::string BinaryAnswer(uint16_t id, std::string_view request) {
 
 class Parser {
  public:
-  Parser(std::string_view datagram, const Limits& limits)
-      : limits_(limits), body_(datagram.substr(kFrame_bytes)) {
+  Parser(std::string_view datagram, const Limits& limits) : limits_(limits), body_(datagram.substr(kFrame_bytes)) {
     request_.id = NumberAt(datagram, 0);
   }
 
   Parse Run(uint16_t datagrams) {
     if (IsAnswer()) return {.drop = Drop::kAnAnswer};
-    if (datagrams != 1)
-      return Refuse(Refusal::kSeveralDatagrams, "SERVER_ERROR multi-packet request not supported");
+    if (datagrams != 1) return Refuse(Refusal::kSeveralDatagrams, "SERVER_ERROR multi-packet request not supported");
     if (!body_.empty() && static_cast<uint8_t>(body_[0]) == kBinaryRequest)
       return {.refusal = Refusal::kBinary, .answer = BinaryAnswer(request_.id, body_)};
     size_t end = body_.find('\n');
@@ -175,8 +163,8 @@ class Parser {
     if (!IsKey(words_[1])) return BadFormat();
     operation.key = words_[1];
     if (row.needs_consent && !limits_.once_in_window) {
-      return Refuse(Refusal::kNoConsent, "CLIENT_ERROR " + std::string(words_[0]) +
-                                             " is refused here: memcached.once_in_window is off");
+      return Refuse(Refusal::kNoConsent,
+                    "CLIENT_ERROR " + std::string(words_[0]) + " is refused here: memcached.once_in_window is off");
     }
     switch (row.line) {
       case LineForm::kKey:
@@ -192,8 +180,7 @@ class Parser {
         if (!ReadNumber(words_[2], operation.delta))
           return Refuse(Refusal::kBadFormat, "CLIENT_ERROR invalid numeric delta argument");
         return Alone();
-      default:
-        return Store(row.line == LineForm::kStoreUnique);
+      default: return Store(row.line == LineForm::kStoreUnique);
     }
   }
 
@@ -210,8 +197,7 @@ class Parser {
       operation.verb = kv::ItemVerb::kDiscard;
       return Taken();
     }
-    if (bytes > limits_.value_max_bytes)
-      return Refuse(Refusal::kTooLarge, "SERVER_ERROR object too large for cache");
+    if (bytes > limits_.value_max_bytes) return Refuse(Refusal::kTooLarge, "SERVER_ERROR object too large for cache");
     const std::string_view behind = rest_.substr(std::min<size_t>(bytes, rest_.size()));
     if (behind.substr(0, 2) != "\r\n") return Refuse(Refusal::kBadChunk, "CLIENT_ERROR bad data chunk");
     operation.value = rest_.substr(0, bytes);

@@ -3,7 +3,8 @@
 // memcached's text protocol over UDP (doc/protocol.txt of memcached 1.6), from a client's datagram to a
 // request: a frame header of 8 bytes, then one command. Any bytes may arrive, so what is no request is
 // either answered with what is wrong, in memcached's own words where it has some, or dropped, by rules that
-// never let a server answer a server. Pure; called by the node's front end (cluster/node/front_end/memcached_front_end).
+// never let a server answer a server. Pure; called by the node's front end
+// (cluster/node/front_end/memcached_front_end).
 
 #pragma once
 
@@ -57,9 +58,9 @@ std::string_view Name(Refusal refusal);
 // Why a datagram gets no answer. The numbers are never reused.
 enum class Drop : uint8_t {
   kNone = 0,
-  kTooShort = 1,  // shorter than a frame header: there is no id to answer under
-  kAnAnswer = 2,  // two servers would send each other errors for ever
-  kSource = 3,    // from none of the networks that the node serves (`memcached.clients`)
+  kTooShort = 1,    // shorter than a frame header: there is no id to answer under
+  kAnAnswer = 2,    // two servers would send each other errors for ever
+  kSource = 3,      // from none of the networks that the node serves (`memcached.clients`)
   kServerPort = 4,  // an error to a port from which servers answer: two would answer each other for ever
   kTooLong = 5,     // said by the front end: an answer that is longer than three times its request
   kBytes = 6,       // said by the front end: a datagram beyond what may leave for a prefix

@@ -52,9 +52,8 @@ TEST(MemcachedRequest, StorageCommandsHaveFlagsALifeAndABlock) {
   const Request set = Taken("set k 4294967295 -1 5\r\na\r\nb \r\n");
   EXPECT_EQ(set.verb, Verb::kSet);
   EXPECT_FALSE(set.no_reply);
-  EXPECT_EQ(
-      set.operation,
-      (kv::ItemOperation{.verb = kv::ItemVerb::kSet, .key = "k", .value = "a\r\nb ", .flags = 4294967295}));
+  EXPECT_EQ(set.operation,
+            (kv::ItemOperation{.verb = kv::ItemVerb::kSet, .key = "k", .value = "a\r\nb ", .flags = 4294967295}));
   EXPECT_EQ(set.exptime, -1);
   EXPECT_EQ(Taken("add k 0 0 0\r\n\r\n").operation.verb, kv::ItemVerb::kAdd);
   EXPECT_EQ(Taken("replace k 0 0 0\r\n\r\n").operation.verb, kv::ItemVerb::kReplace);
@@ -85,17 +84,16 @@ TEST(MemcachedRequest, TheOthersHaveALine) {
 }
 
 TEST(MemcachedRequest, WhatIsMalformedIsToldInMemcachedsWords) {
-  for (const char* body :
-       {"", "\r\n", " \r\n", "x", "get a", "GET a\r\n", "get\r\n", "set k 0 0\r\n", "touch k\r\n", "incr k\r\n",
-        "delete\r\n", "cas k 0 0 1\r\nx\r\n", "set k 0 0 1 2\r\nx\r\n", "quit\r\n", "flush_all 1 2\r\n",
-        "verbosity 1\r\n", "stats items\r\n", "shutdown\r\n"})
+  for (const char* body : {"", "\r\n", " \r\n", "x", "get a", "GET a\r\n", "get\r\n", "set k 0 0\r\n", "touch k\r\n",
+                           "incr k\r\n", "delete\r\n", "cas k 0 0 1\r\nx\r\n", "set k 0 0 1 2\r\nx\r\n", "quit\r\n",
+                           "flush_all 1 2\r\n", "verbosity 1\r\n", "stats items\r\n", "shutdown\r\n"})
     EXPECT_EQ(Told(body), "ERROR") << body;
   const std::string long_key(251, 'k');
   for (const std::string& body :
        {"get " + long_key + "\r\n", "set " + long_key + " 0 0 1\r\nx\r\n", std::string("set k x 0 1\r\nx\r\n"),
         std::string("set k -1 0 1\r\nx\r\n"), std::string("set k 4294967296 0 1\r\nx\r\n"),
-        std::string("set k 0 0 -1\r\nx\r\n"), std::string("set k 0 1.5 1\r\nx\r\n"),
-        std::string("delete k 1\r\n"), std::string("cas k 0 0 1 -1\r\nx\r\n")})
+        std::string("set k 0 0 -1\r\nx\r\n"), std::string("set k 0 1.5 1\r\nx\r\n"), std::string("delete k 1\r\n"),
+        std::string("cas k 0 0 1 -1\r\nx\r\n")})
     EXPECT_EQ(Told(body), "CLIENT_ERROR bad command line format") << body;
   EXPECT_EQ(Told("touch k soon\r\n"), "CLIENT_ERROR invalid exptime argument");
   EXPECT_EQ(Told("incr k -1\r\n"), "CLIENT_ERROR invalid numeric delta argument");
@@ -168,9 +166,8 @@ TEST(MemcachedRequest, OtherProtocolsAreToldSo) {
 }
 
 TEST(MemcachedRequest, AnAnswerIsNeverAnswered) {
-  for (const char* body :
-       {"ERROR\r\n", "CLIENT_ERROR bad\r\n", "SERVER_ERROR x\r\n", "STORED\r\n", "END\r\n",
-        "VALUE k 0 1\r\nx\r\nEND\r\n", "VERSION 1\r\n", "STAT a b\r\nEND\r\n", "ERROR", "\x81"})
+  for (const char* body : {"ERROR\r\n", "CLIENT_ERROR bad\r\n", "SERVER_ERROR x\r\n", "STORED\r\n", "END\r\n",
+                           "VALUE k 0 1\r\nx\r\nEND\r\n", "VERSION 1\r\n", "STAT a b\r\nEND\r\n", "ERROR", "\x81"})
     EXPECT_EQ(ParseRequest(Framed(body), kConsent).drop, Drop::kAnAnswer) << body;
   EXPECT_EQ(ParseRequest(Framed("SERVER_ERROR x\r\n", 1, 3), kConsent).drop, Drop::kAnAnswer);
   EXPECT_EQ(Told("17\r\n"), "ERROR") << "what an incr is answered; and that one is an answer";
@@ -184,8 +181,7 @@ TEST(MemcachedRequest, WhateverComesIsTakenAnsweredOrDropped) {
                                "incr k 1\r\n"};
   for (int i = 0; i < 50'000; ++i) {
     std::string datagram = Framed(seeds[random() % 4]);
-    for (uint64_t j = 0; j <= random() % 3; ++j)
-      datagram[random() % datagram.size()] = static_cast<char>(random());
+    for (uint64_t j = 0; j <= random() % 3; ++j) datagram[random() % datagram.size()] = static_cast<char>(random());
     const Parse parse = ParseRequest(datagram, kConsent);
     EXPECT_EQ(parse.request.has_value() + (parse.refusal != Refusal::kNone) + (parse.drop != Drop::kNone), 1);
     if (parse.refusal != Refusal::kNone) {

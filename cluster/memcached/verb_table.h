@@ -16,7 +16,8 @@
 
 namespace hedgerow::memcached {
 
-// The first have the numbers of kv::ItemVerb, which has more: a set of what is too large, and flush_all's. Never reused.
+// The first have the numbers of kv::ItemVerb, which has more: a set of what is too large, and flush_all's. Never
+// reused.
 enum class Verb : uint8_t {
   kSet = 1,
   kAdd = 2,

@@ -18,22 +18,14 @@ namespace {
 
 std::string LineText(LineForm line) {
   switch (line) {
-    case LineForm::kNothing:
-      return "";
-    case LineForm::kKeys:
-      return " KEY...";
-    case LineForm::kKey:
-      return " KEY";
-    case LineForm::kKeyTime:
-      return " KEY EXPTIME";
-    case LineForm::kKeyDelta:
-      return " KEY DELTA";
-    case LineForm::kDelay:
-      return " [DELAY]";
-    case LineForm::kStore:
-      return " KEY FLAGS EXPTIME BYTES";
-    case LineForm::kStoreUnique:
-      return " KEY FLAGS EXPTIME BYTES UNIQUE";
+    case LineForm::kNothing: return "";
+    case LineForm::kKeys: return " KEY...";
+    case LineForm::kKey: return " KEY";
+    case LineForm::kKeyTime: return " KEY EXPTIME";
+    case LineForm::kKeyDelta: return " KEY DELTA";
+    case LineForm::kDelay: return " [DELAY]";
+    case LineForm::kStore: return " KEY FLAGS EXPTIME BYTES";
+    case LineForm::kStoreUnique: return " KEY FLAGS EXPTIME BYTES UNIQUE";
   }
   return "";
 }
@@ -42,8 +34,8 @@ TEST(VerbTable, ThePageHasEveryCommand) {
   std::string table = "\n| command | answer | through the log | served |\n|---|---|---|---|\n";
   for (const VerbRow& row : kVerbRows) {
     table += "| `" + std::string(row.name) + LineText(row.line) + "` | " + std::string(row.answers) + " | " +
-             (row.changes ? "yes" : "no") + " | " +
-             (row.needs_consent ? "with `once_in_window: on`" : "always") + " |\n";
+             (row.changes ? "yes" : "no") + " | " + (row.needs_consent ? "with `once_in_window: on`" : "always") +
+             " |\n";
   }
   std::ifstream page(std::string(HEDGEROW_SOURCE_DIR) + "/docs/memcached.md");
   ASSERT_TRUE(page.good());

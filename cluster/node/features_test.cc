@@ -39,7 +39,8 @@ class FeaturesTest : public NodeTest {
   uint64_t seq_ = 0;
 };
 
-INSTANTIATE_TEST_SUITE_P(Durability, FeaturesTest, testing::Values(Durability::kDisk, Durability::kMemory), DurabilityOf);
+INSTANTIATE_TEST_SUITE_P(Durability, FeaturesTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         DurabilityOf);
 
 TEST_P(FeaturesTest, WhatOneMemberCannotReadIsProposedOnceItCan) {
   Increments(60);

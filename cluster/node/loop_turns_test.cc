@@ -40,9 +40,7 @@ class LoopTurnsTest : public NodeTest {
     sched_setaffinity(0, sizeof(allowed_), &allowed_);
   }
 
-  uint64_t TurnsOf(uint64_t id) {
-    return Counter(id, "loop_turns", "true") + Counter(id, "loop_turns", "false");
-  }
+  uint64_t TurnsOf(uint64_t id) { return Counter(id, "loop_turns", "true") + Counter(id, "loop_turns", "false"); }
   // At most `puts` times kOfAPut in each node that runs while `what` is done, and what the clock makes.
   void ExpectFewTurns(uint64_t puts, const std::function<void()>& what) {
     std::vector<uint64_t> before;
@@ -97,8 +95,7 @@ TEST_P(LoopTurnsTest, PutsThatComeTogetherTakeNoMore) {
     }
     socket->Flush();
     uint64_t answered = 0;
-    EXPECT_TRUE(Eventually([&] { return (answered += socket->Receive(Now_ns()).size()) == kPuts; }))
-        << answered;
+    EXPECT_TRUE(Eventually([&] { return (answered += socket->Receive(Now_ns()).size()) == kPuts; })) << answered;
   });
 }
 

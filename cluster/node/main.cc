@@ -51,8 +51,9 @@ namespace {
 
 constexpr uint64_t kFiles = 256;
 
-// What the thread of signals acts on. Before there is anything to end in order, SIGTERM and SIGINT end the process as by default:
-// a start that reads a large log, or hangs in a disk, must not keep it. A signal that comes between two parts is kept.
+// What the thread of signals acts on. Before there is anything to end in order, SIGTERM and SIGINT end the process as
+// by default: a start that reads a large log, or hangs in a disk, must not keep it. A signal that comes between two
+// parts is kept.
 struct Running {
   absl::Mutex mutex;
   std::function<void()> stop ABSL_GUARDED_BY(mutex);
@@ -75,7 +76,8 @@ void OnSignal(int number) {
   if (number == SIGHUP) {
     if (running.keys == nullptr) return LogInfo("SIGHUP is ignored: the node is not there yet, or LOST");
     const absl::Status reloaded = running.keys->ReloadKeys(/*force=*/false).status();
-    return reloaded.ok() ? LogInfo("SIGHUP: the key files are read again") : LogWarning("SIGHUP: the keys stay as they are: ", reloaded.message());
+    return reloaded.ok() ? LogInfo("SIGHUP: the key files are read again")
+                         : LogWarning("SIGHUP: the keys stay as they are: ", reloaded.message());
   }
   LogInfo("signal ", number, ": ending");
   if (!running.in_order) {
@@ -114,18 +116,22 @@ struct OperatorService {
   Admin admin, monitor;
 
   OperatorService(const NodeConfig& config, NodeControl& control)
-      : metrics("metrics", [config, &control] { return ServeMetrics(config.metrics_listen, config.metrics_access, control, FactsOf(config)); }),
+      : metrics("metrics",
+                [config, &control] {
+                  return ServeMetrics(config.metrics_listen, config.metrics_access, control, FactsOf(config));
+                }),
         admin("admin socket", [config, &control] { return ServeAdmin(config.admin_socket, control, FactsOf(config)); }),
         monitor("monitoring socket", [config, &control] { return ServeMonitor(config, control, FactsOf(config)); }) {}
 };
 
-// What stands between an operator and the node from the start on: it answers before the node is there, and passes on what it is
-// asked from then on.
+// What stands between an operator and the node from the start on: it answers before the node is there, and passes on
+// what it is asked from then on.
 struct FrontDoor {
   explicit FrontDoor(const NodeConfig& config) : control(config) {
     service.emplace(config, control);
     control.AlsoReport([this](NodeStatus& status) {
-      for (const std::string& problem : {service->metrics.problem(), service->admin.problem(), service->monitor.problem()})
+      for (const std::string& problem :
+           {service->metrics.problem(), service->admin.problem(), service->monitor.problem()})
         if (!problem.empty()) status.not_served.push_back(problem);
       if (const operate::HttpServer* metrics = service->metrics.server()) status.metrics = metrics->address();
     });
@@ -156,8 +162,8 @@ std::optional<Rejoin> RunLost(const NodeConfig& config, const absl::Status& why,
   LostNode node(config, std::string(why.message()), &door.control.progress());
   door.control.Become(node);
   StopBy([&node] { node.RequestStop(); });
-  LogError("node ", config.self.value(), " of cluster ", config.cluster_id, " is LOST, takes part in nothing and waits to be asked: ",
-           why.message());
+  LogError("node ", config.self.value(), " of cluster ", config.cluster_id,
+           " is LOST, takes part in nothing and waits to be asked: ", why.message());
   node.Run();
   StopBy({});
   door.Close();
@@ -222,8 +228,8 @@ absl::Status RunAs(const NodeConfig& of_the_file) {
   }
 }
 
-// A node that may mount file systems (root's) mounts and unmounts the BPF file system, which Landlock refuses to a process
-// that it confines: it keeps its rights. So does one whose data folder cannot be made yet, as on a full disk.
+// A node that may mount file systems (root's) mounts and unmounts the BPF file system, which Landlock refuses to a
+// process that it confines: it keeps its rights. So does one whose data folder cannot be made yet, as on a full disk.
 absl::Status Confine(const NodeConfig& config) {
   const auto missing = net::MissingCapabilities(std::array{net::Capability::kSysAdmin});
   if (!missing.ok() || missing->empty()) return absl::UnimplementedError("this node may mount file systems");
@@ -233,7 +239,8 @@ absl::Status Confine(const NodeConfig& config) {
   for (const std::string& file : config.read_from) operate::AllowReading(file, allowed);
   operate::AllowMaking(config.admin_socket, allowed);
   if (!config.monitor_socket.empty()) operate::AllowMaking(config.monitor_socket, allowed);
-  if (const std::string socket = operate::UnixPathOf(config.metrics_listen); !socket.empty()) operate::AllowMaking(socket, allowed);
+  if (const std::string socket = operate::UnixPathOf(config.metrics_listen); !socket.empty())
+    operate::AllowMaking(socket, allowed);
   return operate::ConfineFiles(allowed);
 }
 
@@ -250,7 +257,8 @@ int Run(const std::string& config_file) {
   if (const absl::Status given = GiveSessionOwnNice(); !given.ok())
     LogWarning("the nice value counts among this node's own threads only: ", given.message());
   const absl::Status confined = Confine(*config);
-  LogInfo("files are ", confined.ok() ? "confined to the node's own folders (Landlock)" : absl::StrCat("not confined: ", confined.message()));
+  LogInfo("files are ", confined.ok() ? "confined to the node's own folders (Landlock)"
+                                      : absl::StrCat("not confined: ", confined.message()));
   operate::StartLogThread();
   std::thread([signals = std::move(signals)] { TakeSignals(signals); }).detach();
   const absl::Status status = RunAs(*config);

@@ -58,8 +58,8 @@ wire::PeerTraits TraitsOf(const NodeConfig& config, const IdentityKeeper& identi
           .build = std::string(operate::kVersion).substr(0, wire::kBuildMax_bytes)};
 }
 
-// What a new cluster begins with, if this node is its first leader: where the file does not say how large the store may be, what
-// this node's memory is enough for.
+// What a new cluster begins with, if this node is its first leader: where the file does not say how large the store may
+// be, what this node's memory is enough for.
 kv::Settings SeedOf(const NodeConfig& config, uint64_t available_memory_bytes) {
   kv::Settings seed = config.settings;
   const auto says = [&named = config.settings_in_file](kv::Setting setting) {
@@ -165,35 +165,32 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config, storage::L
   const uint64_t incarnation = DrawIncarnation();
   absl::StatusOr<std::unique_ptr<Offloads>> offloads = Offloads::Open(config, incarnation, **identity);
   if (!offloads.ok()) return offloads.status();
-  auto node = std::unique_ptr<Node>(new Node(std::move(config), *std::move(storage), *std::move(identity),
-                                             std::move(state), *std::move(peers), *std::move(clients),
-                                             std::move(sources), *std::move(memcached), incarnation, *std::move(offloads)));
+  auto node = std::unique_ptr<Node>(
+      new Node(std::move(config), *std::move(storage), *std::move(identity), std::move(state), *std::move(peers),
+               *std::move(clients), std::move(sources), *std::move(memcached), incarnation, *std::move(offloads)));
   node->configured_cluster_keys_ = configured_keys;
   if (absl::Status members =
           node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
       !members.ok())
     return members;
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
-      Snapshots::Open(node->config_, *node->storage_, node->replica_.raft().snapshot(), incarnation,
-                      Monotonic_ns, [&wake = node->wake_] { wake.Wake(); });
+      Snapshots::Open(node->config_, *node->storage_, node->replica_.raft().snapshot(), incarnation, Monotonic_ns,
+                      [&wake = node->wake_] { wake.Wake(); });
   if (!snapshots.ok()) return snapshots.status();
   node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
   if (!started.ok()) return started;
   node->turn_.SetBridge(node->offloads_->bridge());
-  const raft::Raft& raft =
-      node->replica_.raft();  // with what the kernel part has held for the former incarnation
+  const raft::Raft& raft = node->replica_.raft();  // with what the kernel part has held for the former incarnation
   node->peers_.SetStarted(raft.term(), raft.log().last_index());
   node->FollowTermLimit();
   return node;
 }
 
-Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
-           std::unique_ptr<IdentityKeeper> identity, std::unique_ptr<kv::StateMachine> state,
-           std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
-           std::unique_ptr<SourceLimits> sources,
-           std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t incarnation,
-           std::unique_ptr<Offloads> offloads)
+Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<IdentityKeeper> identity,
+           std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
+           std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<SourceLimits> sources,
+           std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t incarnation, std::unique_ptr<Offloads> offloads)
     : config_(std::move(config)),
       available_memory_bytes_(AvailableMemory_bytes()),
       storage_(std::move(storage)),
@@ -220,15 +217,13 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
       replica_(*this, FirstMembers(config_, *storage_, ReplicaOptionsOf(config_)),
                Readdressed(config_, storage_->TakeRestored()), std::move(state)),
       turn_(*this, replica_,
-            config_.durability == node::Durability::kMemory ? Turn::Durability::kMemory
-                                                            : Turn::Durability::kDisk),
+            config_.durability == node::Durability::kMemory ? Turn::Durability::kMemory : Turn::Durability::kDisk),
       offloads_(std::move(offloads)),
       leaderless_since_ns_(now_ns_),
       incidents_(config_.election_floor_ns / 2),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
   HEDGEROW_CHECK(epoll_ >= 0);
-  for (const int fd : {wake_.fd(), peer_socket_->fd(), client_socket_->fd(), storage_->event_fd()})
-    Watch(epoll_, fd);
+  for (const int fd : {wake_.fd(), peer_socket_->fd(), client_socket_->fd(), storage_->event_fd()}) Watch(epoll_, fd);
   announcer_.SetEpoch(config_.cluster_epoch);
   if (memcached_ != nullptr) {
     Watch(epoll_, memcached_->fd());

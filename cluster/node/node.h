@@ -81,10 +81,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   bool FlipForTest(const std::string& key);
 
  private:
-  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage,
-       std::unique_ptr<IdentityKeeper> identity, std::unique_ptr<kv::StateMachine> state,
-       std::unique_ptr<UdpSocket> peer_socket, std::unique_ptr<UdpSocket> client_socket,
-       std::unique_ptr<SourceLimits> sources,
+  Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std::unique_ptr<IdentityKeeper> identity,
+       std::unique_ptr<kv::StateMachine> state, std::unique_ptr<UdpSocket> peer_socket,
+       std::unique_ptr<UdpSocket> client_socket, std::unique_ptr<SourceLimits> sources,
        std::unique_ptr<MemcachedFrontEnd> memcached, uint64_t incarnation, std::unique_ptr<Offloads> offloads);
 
   // kv::ReplicaHost
@@ -236,7 +235,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::Mutex mutex_;
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
   std::optional<NodeStatus> last_status_ ABSL_GUARDED_BY(mutex_);  // that was asked for
-  std::unique_ptr<Snapshots> snapshots_;  // last: its threads wake the loop
+  std::unique_ptr<Snapshots> snapshots_;                           // last: its threads wake the loop
 };
 
 template <typename Result>

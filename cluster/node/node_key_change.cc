@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cluster key, the announce key and the keys of named clients change while the node runs (docs/adr/0042): an administrator has the node read its key files
-// again. Here is the check that no member is cut off, and the order in which the node's parts take the new keys. Part of Node, on the
-// loop's thread but for ReloadKeys.
+// The cluster key, the announce key and the keys of named clients change while the node runs (docs/adr/0042): an
+// administrator has the node read its key files again. Here is the check that no member is cut off, and the order in
+// which the node's parts take the new keys. Part of Node, on the loop's thread but for ReloadKeys.
 #include <functional>
 #include <optional>
 #include <string>
@@ -26,7 +26,8 @@ constexpr uint64_t kAskForKeys_ns = 500'000'000;
 std::vector<NamedClient> Node::NamedClientsOf(const NodeConfig& config) {
   std::vector<NamedClient> clients;
   for (const NamedClientConfig& client : config.named_clients) {
-    clients.push_back({.name = client.name, .keys = {client.keys.seals().key}, .read = client.read, .write = client.write});
+    clients.push_back(
+        {.name = client.name, .keys = {client.keys.seals().key}, .read = client.read, .write = client.write});
     if (client.keys.other() != nullptr) clients.back().keys.push_back(client.keys.other()->key);
   }
   return clients;
@@ -37,7 +38,8 @@ absl::StatusOr<v1::Keys> Node::ReloadKeys(bool force) {
   const absl::Status late = absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   const absl::MutexLock one_at_a_time(&reloading_keys_);
   std::optional<ConfiguredKeys> keys = Ask<ConfiguredKeys>([this] {
-    return ConfiguredKeys{.nodes = {.cluster = configured_cluster_keys_, .announce = config_.announce_keys}, .clients = config_.named_clients};
+    return ConfiguredKeys{.nodes = {.cluster = configured_cluster_keys_, .announce = config_.announce_keys},
+                          .clients = config_.named_clients};
   });
   if (!keys.has_value()) return late;
   if (config_.cluster_key_file.empty() && config_.announce_key_file.empty() && keys->clients.empty()) {
@@ -70,8 +72,8 @@ absl::StatusOr<v1::Keys> Node::ReloadKeys(bool force) {
   return done.value_or(late);
 }
 
-// The kernel programs first: what they refuse changes nothing. Within this turn the process follows, so that what one of the two seals
-// meanwhile is under a key that both had, or that all members have.
+// The kernel programs first: what they refuse changes nothing. Within this turn the process follows, so that what one
+// of the two seals meanwhile is under a key that both had, or that all members have.
 absl::StatusOr<v1::Keys> Node::ChangeKeys(const ConfiguredKeys& keys, bool force) {
   const wire::KeyRing next = wire::DeriveClusterKeys(keys.nodes.cluster, config_.cluster_epoch, config_.recovery_nonce);
   if (!force) {
@@ -97,14 +99,17 @@ absl::StatusOr<v1::Keys> Node::ChangeKeys(const ConfiguredKeys& keys, bool force
 std::vector<MemberKeys> Node::KeysOfMembers() const {
   std::vector<MemberKeys> members;
   for (const PeerState& peer : peers_.states()) {
-    const bool fresh = peer.told_keys_ns != 0 && now_ns_ < peer.told_keys_ns + kKeysFresh_ns && peers_.IncarnationOf(peer.id) != 0;
+    const bool fresh =
+        peer.told_keys_ns != 0 && now_ns_ < peer.told_keys_ns + kKeysFresh_ns && peers_.IncarnationOf(peer.id) != 0;
     members.push_back({.id = peer.id, .sealing = peer.sealing_key, .other = peer.other_key, .fresh = fresh});
   }
   return members;
 }
 
 v1::Keys Node::KeysNow() const {
-  const auto other = [](const wire::KeyRing& ring) { return KeyIdText(ring.other() != nullptr ? ring.other()->id : 0); };
+  const auto other = [](const wire::KeyRing& ring) {
+    return KeyIdText(ring.other() != nullptr ? ring.other()->id : 0);
+  };
   v1::Keys keys;
   keys.set_cluster_seals(KeyIdText(config_.cluster_keys.seals().id));
   keys.set_cluster_other(other(config_.cluster_keys));

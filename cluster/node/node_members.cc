@@ -37,35 +37,27 @@ std::string RoleOf(const raft::Configuration& configuration, const raft::Member&
 absl::Status ToStatus(const raft::MembershipAnswer& answer, raft::NodeId leader) {
   const std::string who = absl::StrCat("node ", answer.about.value());
   switch (answer.refusal) {
-    case raft::ChangeRefusal::kNone:
-      return absl::OkStatus();
-    case raft::ChangeRefusal::kNotLeader:
-      return NotLeading(leader);
+    case raft::ChangeRefusal::kNone: return absl::OkStatus();
+    case raft::ChangeRefusal::kNotLeader: return NotLeading(leader);
     case raft::ChangeRefusal::kTransferring:
       return absl::FailedPreconditionError("leadership is being handed over; ask again");
     case raft::ChangeRefusal::kUnfinished:
-      return absl::FailedPreconditionError(
-          "an earlier change, or the leader's election, is not done yet; ask again");
+      return absl::FailedPreconditionError("an earlier change, or the leader's election, is not done yet; ask again");
     case raft::ChangeRefusal::kFull:
       return absl::FailedPreconditionError(
           absl::StrCat("a cluster has at most ", HR_RAFT_MAX_MEMBERS, " members, learners included"));
-    case raft::ChangeRefusal::kMember:
-      return absl::InvalidArgumentError(absl::StrCat(who, " is a member already"));
-    case raft::ChangeRefusal::kNoMember:
-      return absl::InvalidArgumentError(absl::StrCat(who, " is no member"));
-    case raft::ChangeRefusal::kVoter:
-      return absl::InvalidArgumentError(absl::StrCat(who, " votes already"));
+    case raft::ChangeRefusal::kMember: return absl::InvalidArgumentError(absl::StrCat(who, " is a member already"));
+    case raft::ChangeRefusal::kNoMember: return absl::InvalidArgumentError(absl::StrCat(who, " is no member"));
+    case raft::ChangeRefusal::kVoter: return absl::InvalidArgumentError(absl::StrCat(who, " votes already"));
     case raft::ChangeRefusal::kNotCaughtUp:
       return absl::FailedPreconditionError(
           absl::StrCat(who, " has not caught up with the leader, or does not answer; ask again"));
-    case raft::ChangeRefusal::kNoVoterLeft:
-      return absl::InvalidArgumentError("no voter would be left");
+    case raft::ChangeRefusal::kNoVoterLeft: return absl::InvalidArgumentError("no voter would be left");
     case raft::ChangeRefusal::kAddressTaken:
       return absl::InvalidArgumentError(absl::StrCat("another member has the address for ", who));
     case raft::ChangeRefusal::kAddressTooLong:
       return absl::InvalidArgumentError(absl::StrCat("the address for ", who, " is too long"));
-    case raft::ChangeRefusal::kNothing:
-      return absl::InvalidArgumentError("that changes nothing");
+    case raft::ChangeRefusal::kNothing: return absl::InvalidArgumentError("that changes nothing");
   }
   return absl::InternalError("a refusal without a reason");
 }
@@ -89,8 +81,9 @@ absl::Status CheckIsNoClientsPort(const NetAddress& address, const NodeConfig& c
   const auto member = std::find_if(config.members.begin(), config.members.end(), serves);
   if (member == config.members.end() && address != config.memcached.listen) return absl::OkStatus();
   const raft::NodeId node = member == config.members.end() ? config.self : member->id;
-  return absl::InvalidArgumentError(absl::StrCat("got \"", address.ToString(), "\", where node ", node.value(),
-                                                 " serves clients; expected the `peer` address of the new member's file"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("got \"", address.ToString(), "\", where node ", node.value(),
+                   " serves clients; expected the `peer` address of the new member's file"));
 }
 
 }  // namespace
@@ -199,11 +192,10 @@ absl::Status Node::CheckIsThere(const std::vector<raft::MemberChange>& changes) 
           absl::StrCat("node ", change.node.value(), " has not said lately that it is LOST, so it keeps its address"));
     }
     // What answers elsewhere than at its configured address is heard by the process alone, never by the kernel part.
-    const bool there =
-        change.address == peer->answers_at.ToString() && peer->heard_ns + kAnswersWithin_ns >= now_ns_;
+    const bool there = change.address == peer->answers_at.ToString() && peer->heard_ns + kAnswersWithin_ns >= now_ns_;
     if (there || change.address == peer->address.ToString()) continue;  // the latter changes nothing, says the core
-    return absl::FailedPreconditionError(absl::StrCat("node ", change.node.value(), " does not answer at ",
-                                                      change.address, ": ", kMoveInOrder));
+    return absl::FailedPreconditionError(
+        absl::StrCat("node ", change.node.value(), " does not answer at ", change.address, ": ", kMoveInOrder));
   }
   return absl::OkStatus();
 }
@@ -252,13 +244,14 @@ void Node::AskWhetherRemoved() {
 std::string Node::WhyRemoved() const {
   if (!IsRemoved()) return "";
   const std::optional<Peers::Removal> removal = peers_.RemovedBy(now_ns_);
-  const std::string by =
-      HasLeft() ? absl::StrCat("configuration ", replica_.raft().configuration().epoch)
-                : absl::StrCat("configuration ", removal->epoch, ", says node ", removal->by.value());
-  return absl::StrCat("this node is no member of the cluster any more (", by,
-                      "): it takes part in nothing. Stop it for good, and take it out of the proxies' backends. To have it "
-                      "back, `hedgerow-node members add ", config_.self.value(), " ", config_.own().peer.ToString(),
-                      "` at the leader: it goes on with its log");
+  const std::string by = HasLeft()
+                             ? absl::StrCat("configuration ", replica_.raft().configuration().epoch)
+                             : absl::StrCat("configuration ", removal->epoch, ", says node ", removal->by.value());
+  return absl::StrCat(
+      "this node is no member of the cluster any more (", by,
+      "): it takes part in nothing. Stop it for good, and take it out of the proxies' backends. To have it "
+      "back, `hedgerow-node members add ",
+      config_.self.value(), " ", config_.own().peer.ToString(), "` at the leader: it goes on with its log");
 }
 
 void Node::AddMembersTo(NodeStatus& status) const {

@@ -77,8 +77,7 @@ class NodeMembersTest : public NodeFolderTest {
     EXPECT_TRUE(begun) << last_refusal_;
     return begun && Eventually([&] {
              for (const auto& [id, running] : nodes_) {
-               if (StatusOf(id).role == raft::Role::kLeader && StatusOf(id).committed_epoch >= epoch)
-                 return true;
+               if (StatusOf(id).role == raft::Role::kLeader && StatusOf(id).committed_epoch >= epoch) return true;
              }
              return false;
            });
@@ -118,14 +117,13 @@ class NodeMembersTest : public NodeFolderTest {
       if (!opened.has_value()) return;
       while (!stop_writing_) {
         const uint64_t seq = written_ + 1;
-        const auto answer =
-            Ask({.kind = wire::HkvKind::kWrite,
-                 .timeout_us = 250'000,
-                 .client_id = opened->session,
-                 .seq = seq,
-                 .lowest_unanswered = seq,
-                 .token = opened->token,
-                 .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
+        const auto answer = Ask({.kind = wire::HkvKind::kWrite,
+                                 .timeout_us = 250'000,
+                                 .client_id = opened->session,
+                                 .seq = seq,
+                                 .lowest_unanswered = seq,
+                                 .token = opened->token,
+                                 .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
         if (stop_writing_) return;
         if (!answer.has_value() || answer->values.size() != 1 || answer->values[0] != std::to_string(seq)) {
           ++wrong_;
@@ -279,8 +277,7 @@ TEST_P(NodeMembersTest, ANodeWithAnEditedFileDoesNotStart) {
   // Nor does one that waits to be added begin a cluster of its own, and others' files do not add it.
   Join(4);
   Stop(4);
-  EXPECT_THAT(std::string(Node::Create(ConfigOf(4, {4}, false)).status().message()),
-              HasSubstr("put `join: on` back"));
+  EXPECT_THAT(std::string(Node::Create(ConfigOf(4, {4}, false)).status().message()), HasSubstr("put `join: on` back"));
   Start(5, {1, 2, 3, 4, 5}, false);
   EXPECT_TRUE(WritesGoOn());
   EXPECT_NE(StatusOf(5).role, raft::Role::kLeader);
@@ -299,7 +296,8 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
       const uint64_t leader = Leader();
       if (leader == 0) return false;
       refusal = refusal_of(leader, changes);
-      return refusal.find("no node leads now") == std::string::npos && refusal.find(" leads; ask it") == std::string::npos;
+      return refusal.find("no node leads now") == std::string::npos &&
+             refusal.find(" leads; ask it") == std::string::npos;
     }));
     return refusal;
   };
@@ -317,10 +315,10 @@ TEST_P(NodeMembersTest, WhatMakesNoSenseIsRefusedWithAReason) {
   };
   EXPECT_EQ(refusal({at(Kind::kAddLearner, 4, "0.0.0.0:4802")}),
             "got \"0.0.0.0:4802\", expected a unicast address (this is an unspecified address)");
-  EXPECT_THAT(refusal({at(Kind::kMove, 2, "224.0.0.1:4802")}),
-              HasSubstr("this is a multicast address"));
+  EXPECT_THAT(refusal({at(Kind::kMove, 2, "224.0.0.1:4802")}), HasSubstr("this is a multicast address"));
   EXPECT_THAT(refusal({at(Kind::kMove, 2, "[fd00::2]:4802")}), HasSubstr("expected an IPv4 address"));
-  EXPECT_THAT(refusal({at(Kind::kAddLearner, 4, addresses_.at(2).serve.ToString())}), HasSubstr("where node 2 serves clients"));
+  EXPECT_THAT(refusal({at(Kind::kAddLearner, 4, addresses_.at(2).serve.ToString())}),
+              HasSubstr("where node 2 serves clients"));
   EXPECT_EQ(StatusOf(WaitForLeader()).members.size(), 3);
   ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
   EXPECT_EQ(refusal({Of(Kind::kPromote, 4)}),
@@ -373,8 +371,8 @@ TEST_P(NodeMembersTest, AMoveToWhereTheMemberDoesNotAnswerIsRefused) {
   const uint64_t leader = WaitForLeader();
   const uint64_t up = 6 - leader - down;
   const auto refusal = [&](uint64_t id, const std::string& address) {
-    const auto asked = nodes_.at(leader)->node->ChangeMembers(
-        {{.kind = Kind::kMove, .node = raft::NodeId(id), .address = address}});
+    const auto asked =
+        nodes_.at(leader)->node->ChangeMembers({{.kind = Kind::kMove, .node = raft::NodeId(id), .address = address}});
     EXPECT_TRUE(absl::IsFailedPrecondition(asked.status())) << id << " " << asked.status();
     return std::string(asked.status().message());
   };

@@ -50,12 +50,10 @@ class NodePinsTest : public net::NamespaceTest {
   }
 
   std::string Instance() const {
-    return absl::StrCat("node-", config_.self.value(), "-",
-                        absl::Hex(net::Fnv1a(config_.data_dir), absl::kZeroPad8));
+    return absl::StrCat("node-", config_.self.value(), "-", absl::Hex(net::Fnv1a(config_.data_dir), absl::kZeroPad8));
   }
   std::map<std::string, std::string> Log() const {
-    std::map<std::string, std::string> files = {
-        {"log-header", storage::ReadFile(folder_.log() + "/log-header")}};
+    std::map<std::string, std::string> files = {{"log-header", storage::ReadFile(folder_.log() + "/log-header")}};
     for (const auto& file : std::filesystem::directory_iterator(folder_.segments()))
       files[file.path()] = storage::ReadFile(file.path());
     return files;
@@ -65,9 +63,8 @@ class NodePinsTest : public net::NamespaceTest {
     const net::UniqueFd map(
         bpf_map_create(BPF_MAP_TYPE_ARRAY, "about", sizeof(uint32_t), sizeof(hr_node_about), 1, nullptr));
     ASSERT_TRUE(map.valid()) << strerror(errno);
-    const hr_node_about about = {.abi_version = layout,
-                                 .self = static_cast<uint32_t>(config_.self.value()),
-                                 .cluster_id = config_.cluster_id};
+    const hr_node_about about = {
+        .abi_version = layout, .self = static_cast<uint32_t>(config_.self.value()), .cluster_id = config_.cluster_id};
     const uint32_t zero = 0;
     ASSERT_EQ(bpf_map_update_elem(map.get(), &zero, &about, BPF_ANY), 0);
     const auto folder = net::MakePinDir(net::kDefaultBpffs, Instance());

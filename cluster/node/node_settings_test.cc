@@ -63,9 +63,8 @@ TEST_P(NodeSettingsTest, TheFirstLeadersFileSeedsAllNodes) {
     if (std::to_string(files_.at(id)) == seed) {
       EXPECT_THAT(status.notes, IsEmpty());
     } else {
-      EXPECT_THAT(status.notes,
-                  ElementsAre(HasSubstr("sessions.max is " + seed + ", and the file of this node says " +
-                                        std::to_string(files_.at(id)))));
+      EXPECT_THAT(status.notes, ElementsAre(HasSubstr("sessions.max is " + seed + ", and the file of this node says " +
+                                                      std::to_string(files_.at(id)))));
     }
   }
 }
@@ -114,7 +113,8 @@ TEST_P(NodeSettingsTest, OnceTheEntryOfAChangeIsAppliedItHoldsOrNeverWill) {
     last = change({kv::Setting::kWindow, (100 + longer) * 1'000'000'000});
     ASSERT_TRUE(Eventually([&] { return StatusOf(leader).applied >= last.index; }));
   }
-  EXPECT_EQ(StatusOf(leader).settings_version, last.before) << "refused: it was made longer eight times within the window";
+  EXPECT_EQ(StatusOf(leader).settings_version, last.before)
+      << "refused: it was made longer eight times within the window";
 }
 
 TEST_P(NodeSettingsTest, OnlyTheLeaderIsAsked) {
@@ -134,7 +134,8 @@ TEST_P(NodeSettingsTest, WhereNoNodeLeadsEachRefusalSaysAskAgain) {
   Node& node = *nodes_[alone - 1]->node;
   ASSERT_TRUE(Eventually([&] { return !StatusOf(alone).leader.IsSet(); }));
   const std::vector<absl::Status> refusals = {
-      node.ChangeSettings({{kv::Setting::kSessionsMax, 5}}).status(), node.PurgeSome("a", {}).status(), node.Transfer(raft::NodeId()),
+      node.ChangeSettings({{kv::Setting::kSessionsMax, 5}}).status(), node.PurgeSome("a", {}).status(),
+      node.Transfer(raft::NodeId()),
       node.ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(leader)}}).status()};
   for (const absl::Status& refusal : refusals) EXPECT_EQ(refusal, absl::AbortedError("no node leads now; ask again"));
 }

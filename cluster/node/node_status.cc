@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Node, the part that reports: one NodeStatus with the state of its parts, the problems that they see, and their counters. Some parts
-// add their own (AddTo). The counters' names are documented in docs/metrics.md.
+// Node, the part that reports: one NodeStatus with the state of its parts, the problems that they see, and their
+// counters. Some parts add their own (AddTo). The counters' names are documented in docs/metrics.md.
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -29,8 +29,7 @@ void AddSocket(NodeStatus& status, const std::string& prefix, const UdpSocket::C
 
 // An enum's reasons, but for the one that means none.
 template <typename Reason, size_t kCount>
-void AddReasons(NodeStatus& status, const std::string& name, const std::array<uint64_t, kCount>& counts,
-                size_t first) {
+void AddReasons(NodeStatus& status, const std::string& name, const std::array<uint64_t, kCount>& counts, size_t first) {
   for (size_t i = first; i < kCount; ++i) {
     status.counters.emplace_back(name, counts[i], std::string(Name(static_cast<Reason>(i))));
   }
@@ -39,12 +38,15 @@ void AddReasons(NodeStatus& status, const std::string& name, const std::array<ui
 void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
   AddCounts(status, "appends_early", {{"kept", counters.reordered_kept}, {"stored", counters.reordered_stored}});
   AddCounts(status, "append_gaps",
-            {{"waited", counters.holes_in_flight}, {"sent_again", counters.holes_sent_again}, {"probed", counters.probes},
+            {{"waited", counters.holes_in_flight},
+             {"sent_again", counters.holes_sent_again},
+             {"probed", counters.probes},
              {"restarted", counters.restarts_seen}});
   status.counters.emplace_back("leader_quorum_checks", counters.quorum_checks);
   status.counters.emplace_back("terms_given_up", counters.terms_given_up);
   status.counters.emplace_back("peer_impossible", counters.impossible);
-  AddCounts(status, "leader_step_downs", {{"own_disk", counters.step_downs_own_disk}, {"replication", counters.step_downs_replication}});
+  AddCounts(status, "leader_step_downs",
+            {{"own_disk", counters.step_downs_own_disk}, {"replication", counters.step_downs_replication}});
 }
 
 void AddDesk(NodeStatus& status, const kv::Replica& replica) {
@@ -67,7 +69,9 @@ void AddChecks(NodeStatus& status, const kv::Replica& replica) {
   const kv::StateChecks& checks = replica.checks();
   const kv::StateChecks::Counters& counters = checks.counters();
   AddCounts(status, "state_checks",
-            {{"equal", counters.equal}, {"differ", counters.differ}, {"skipped", counters.skipped},
+            {{"equal", counters.equal},
+             {"differ", counters.differ},
+             {"skipped", counters.skipped},
              {"not_proposed", counters.not_proposed}});
   status.counters.emplace_back("state_faults", counters.faults);
   status.counters.emplace_back("state_mended", counters.mended);
@@ -95,7 +99,8 @@ void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics
   status.histograms.push_back(std::move(sync));
 }
 
-void AddMemcached(NodeStatus& status, const MemcachedFrontEnd& front_end, const kv::MemcachedState& state, uint64_t now_ns) {
+void AddMemcached(NodeStatus& status, const MemcachedFrontEnd& front_end, const kv::MemcachedState& state,
+                  uint64_t now_ns) {
   const MemcachedFrontEnd::Counters& counters = front_end.counters();
   status.memcached = front_end.StatusOf(state);
   front_end.refused_lately().Report(now_ns, status.notes, status.refused);
@@ -188,7 +193,8 @@ NodeStatus Node::StatusNow() {
   status.counters.emplace_back("key_changes", key_changes_);
   using operate::AdminSocket;
   AddCounts(status, "admin_refused",
-            {{"admin", AdminSocket::Refused(AdminSocket::For::kOwner)}, {"monitor", AdminSocket::Refused(AdminSocket::For::kGroup)}});
+            {{"admin", AdminSocket::Refused(AdminSocket::For::kOwner)},
+             {"monitor", AdminSocket::Refused(AdminSocket::For::kGroup)}});
   status.counters.emplace_back("elections_won", elections_won_);
   status.counters.emplace_back("resigns_heard", resigns_heard_);
   status.counters.emplace_back("stalls_heard", stalls_heard_);
@@ -201,20 +207,25 @@ NodeStatus Node::StatusNow() {
   AddReasons<wire::HkvStatus>(status, "hkv_answers", front_end_.counters().answers, 0);
   status.counters.emplace_back("hkv_authenticated", front_end_.counters().authenticated);
   AddReasons<wire::HkvDenial>(status, "hkv_denied", front_end_.counters().denied, 1);
-  AddCounts(status, "hkv_pushbacks",
-            {{"never", front_end_.counters().asked_for_no_hedge}, {"later", front_end_.counters().asked_for_later_hedge}});
+  AddCounts(
+      status, "hkv_pushbacks",
+      {{"never", front_end_.counters().asked_for_no_hedge}, {"later", front_end_.counters().asked_for_later_hedge}});
   AddSocket(status, "client", client_socket_->counters());
   AddCounts(status, "sources_limited",
-            {{"bytes", sources_->counters().bytes_over}, {"opens", sources_->counters().opens_over},
-             {"window", sources_->counters().window_over}, {"table_full", sources_->counters().table_full}});
+            {{"bytes", sources_->counters().bytes_over},
+             {"opens", sources_->counters().opens_over},
+             {"window", sources_->counters().window_over},
+             {"table_full", sources_->counters().table_full}});
   if (memcached_ != nullptr) AddMemcached(status, *memcached_, replica_.state().memcached(), now_ns_);
   AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);
   status.counters.emplace_back("peer_unsealable", peers_.counters().too_large);
   status.counters.emplace_back("peer_nowhere", peers_.counters().nowhere);
   status.counters.emplace_back("peer_bad_commands", peers_.counters().bad_commands);
-  AddCounts(status, "peer_pieces", {{"sent", peers_.counters().pieces}, {"received", peers_.received_pieces().received}});
+  AddCounts(status, "peer_pieces",
+            {{"sent", peers_.counters().pieces}, {"received", peers_.received_pieces().received}});
   AddCounts(status, "peer_split_messages",
-            {{"sent", peers_.counters().split}, {"received", peers_.received_pieces().completed},
+            {{"sent", peers_.counters().split},
+             {"received", peers_.received_pieces().completed},
              {"incomplete", peers_.received_pieces().incomplete}});
   AddSocket(status, "peer", peer_socket_->counters());
   status.counters.emplace_back("peer_broadcasts", peers_.counters().broadcasts);

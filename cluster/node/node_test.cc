@@ -32,8 +32,7 @@ using namespace std::chrono_literals;
 // A leader that stops waits a second for another to take over (kHandOver_ns).
 constexpr auto kHandsOverWithin = 900ms;
 
-INSTANTIATE_TEST_SUITE_P(Durability, NodeTest, testing::Values(Durability::kDisk, Durability::kMemory),
-                         DurabilityOf);
+INSTANTIATE_TEST_SUITE_P(Durability, NodeTest, testing::Values(Durability::kDisk, Durability::kMemory), DurabilityOf);
 
 TEST_P(NodeTest, WhicheverNodeIsAskedDoesIt) {
   const uint64_t leader = WaitForLeader();
@@ -123,8 +122,7 @@ TEST_P(NodeTest, LeadershipIsNotHandedToTheDead) {
 TEST_P(NodeTest, LeadershipGoesToTheNamedNode) {
   const uint64_t leader = WaitForLeader();
   const uint64_t target = leader % 3 + 1;
-  EXPECT_EQ(nodes_[target - 1]->node->Transfer(raft::NodeId(leader)).code(),
-            absl::StatusCode::kFailedPrecondition);
+  EXPECT_EQ(nodes_[target - 1]->node->Transfer(raft::NodeId(leader)).code(), absl::StatusCode::kFailedPrecondition);
   EXPECT_EQ(nodes_[leader - 1]->node->Transfer(raft::NodeId(9)).code(), absl::StatusCode::kInvalidArgument);
   // On a busy machine an attempt may end before the target has heard of it, or another node may lead by then.
   EXPECT_TRUE(WaitUntilLeads(target));
@@ -218,7 +216,8 @@ class NamedClientsTest : public NodeTest {
   NodeConfig ConfigOf(uint64_t id) const override {
     NodeConfig config = NodeTest::ConfigOf(id);
     config.anonymous = false;
-    config.named_clients = {{.name = "web", .key_file = key_file_, .keys = kWeb, .read = {"n", "app/"}, .write = {"n"}}};
+    config.named_clients = {
+        {.name = "web", .key_file = key_file_, .keys = kWeb, .read = {"n", "app/"}, .write = {"n"}}};
     return config;
   }
   // The answer, if it is one under this key; and its bytes.
@@ -289,7 +288,8 @@ TEST_P(NamedClientsTest, WhatIsNotProvenOrNotAllowedIsDeniedWhicheverNodeIsAsked
     const auto unproven = AskRaw(node, wire::SealHkvRequest(wire::Encode(increment), "web", now_ms, kOther), nullptr);
     ASSERT_TRUE(unproven.has_value());
     EXPECT_EQ(unproven->denial, wire::HkvDenial::kUnproven);
-    const auto recorded = AskRaw(node, wire::SealHkvRequest(wire::Encode(increment), "web", now_ms - 60'000, kWeb), &kWeb);
+    const auto recorded =
+        AskRaw(node, wire::SealHkvRequest(wire::Encode(increment), "web", now_ms - 60'000, kWeb), &kWeb);
     ASSERT_TRUE(recorded.has_value());
     EXPECT_EQ(recorded->denial, wire::HkvDenial::kClock);
     const auto no_right = AskAs(node, IncrementOnce("app/x", 300 + node), kWeb);
@@ -349,7 +349,8 @@ TEST_P(NamedClientsTest, AReloadedKeyOfAClientIsNoKeyOfTheConfiguration) {
   };
   const wire::Key& announce = config.announce_keys->seals().key;
   EXPECT_TRUE(absl::StrContains(refused(config.cluster_keys.seals().key), "web.key has the same key as the cluster"));
-  EXPECT_TRUE(absl::StrContains(refused(wire::DeriveProxyKey(announce, "proxy")), "web.key has the same key as a proxy"));
+  EXPECT_TRUE(
+      absl::StrContains(refused(wire::DeriveProxyKey(announce, "proxy")), "web.key has the same key as a proxy"));
   EXPECT_EQ(Counter(1, "key_changes", ""), 0u);
   EXPECT_EQ(refused(kOther), "");
 }
@@ -401,7 +402,8 @@ TEST_P(ClusterKeyTest, IsExchangedInThreeStepsAndNoStepCutsAMemberOff) {
   EXPECT_TRUE(absl::StrContains(Reload(1, {kNext}).message(), "does not have the key")) << "not in one step";
   EXPECT_EQ(StatusOf(1).keys.cluster_other(), "");
   EXPECT_EQ(Reload(1, {kFormer, kNext}), absl::OkStatus());
-  EXPECT_TRUE(absl::StrContains(Reload(1, {kNext, kFormer}).message(), "add it there first (`hedgerow-node keys add`)"));
+  EXPECT_TRUE(
+      absl::StrContains(Reload(1, {kNext, kFormer}).message(), "add it there first (`hedgerow-node keys add`)"));
   for (uint64_t id = 2; id <= 3; ++id) EXPECT_EQ(Reload(id, {kFormer, kNext}), absl::OkStatus());
   Write(1, {kFormer, kNext});
   for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(ReloadInTheEnd(id, {kNext, kFormer}));
@@ -421,7 +423,8 @@ TEST_P(ClusterKeyTest, AnAdministratorHasTheMembersAskedForTheirKeys) {
   absl::SleepFor(absl::Milliseconds(3100));
   const auto have_told = [&] {
     const NodeStatus status = StatusOf(1);
-    return std::all_of(status.peers.begin(), status.peers.end(), [](const PeerStatus& peer) { return peer.sealing_key != 0; });
+    return std::all_of(status.peers.begin(), status.peers.end(),
+                       [](const PeerStatus& peer) { return peer.sealing_key != 0; });
   };
   EXPECT_FALSE(have_told());
   absl::SleepFor(absl::Milliseconds(700));
@@ -436,7 +439,9 @@ TEST_P(ClusterKeyTest, AMemberThatIsDownHoldsAChangeUpUntilItIsForced) {
   for (const uint64_t id : {leader, other}) EXPECT_EQ(Reload(id, {kFormer, kNext}), absl::OkStatus());
   Stop(down);
   // What it has told is worth something for some seconds.
-  EXPECT_TRUE(Eventually([&] { return absl::StrContains(Reload(other, {kNext, kFormer}).message(), "has not told which keys it has"); }));
+  EXPECT_TRUE(Eventually([&] {
+    return absl::StrContains(Reload(other, {kNext, kFormer}).message(), "has not told which keys it has");
+  }));
   EXPECT_EQ(Reload(other, {kNext, kFormer}, /*force=*/true), absl::OkStatus());
   EXPECT_EQ(Reload(leader, {kNext, kFormer}, /*force=*/true), absl::OkStatus());
   const uint64_t leads = WaitForLeader();
@@ -449,7 +454,8 @@ TEST_P(ClusterKeyTest, AFileThatCannotBeUsedChangesNothing) {
   const std::string seals = StatusOf(1).keys.cluster_seals();
   std::ofstream(FileOf(1)) << "no key";
   EXPECT_TRUE(absl::StrContains(node.ReloadKeys(true).status().message(), "1.key\" expected one key or two"));
-  EXPECT_TRUE(absl::StrContains(Reload(1, {kClient, kFormer}, true).message(), "web.key has the same key as the cluster"));
+  EXPECT_TRUE(
+      absl::StrContains(Reload(1, {kClient, kFormer}, true).message(), "web.key has the same key as the cluster"));
   EXPECT_EQ(StatusOf(1).keys.cluster_seals(), seals);
   EXPECT_EQ(CounterIn(StatusOf(1), "key_changes", ""), 0u);
 }
@@ -459,7 +465,8 @@ TEST_P(NamedClientsTest, AReplayedWriteIsAnsweredAndDoesNothingNew) {
   std::string recorded;
   ASSERT_EQ(AskAs(leader, IncrementOnce("n", 400), kWeb, &recorded)->values, std::vector<std::string>{"1"});
   for (uint64_t node = 1; node <= 3; ++node)
-    EXPECT_EQ(AskRaw(node, recorded, &kWeb)->values, std::vector<std::string>{"1"}) << "from another socket, to node " << node;
+    EXPECT_EQ(AskRaw(node, recorded, &kWeb)->values, std::vector<std::string>{"1"})
+        << "from another socket, to node " << node;
   EXPECT_EQ(AskAs(leader, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = 2, .key = "n"}, kWeb)->value, "1");
 }
 
@@ -502,8 +509,7 @@ TEST_P(BusyNodeTest, TooManyRequestsMakeItAskForNoHedges) {
 TEST_P(NodeTest, ANodeOfAnotherClusterIsNotBelieved) {
   const uint64_t leader = WaitForLeader();
   wire::Key other_key;
-  wire::PeerCodec forger(
-      {.cluster_id = 7, .keys = other_key, .self = raft::NodeId(leader % 3 + 1), .incarnation = 3});
+  wire::PeerCodec forger({.cluster_id = 7, .keys = other_key, .self = raft::NodeId(leader % 3 + 1), .incarnation = 3});
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   const raft::Term term = StatusOf(leader).term;
   for (int i = 0; i < 50; ++i) {

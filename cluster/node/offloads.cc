@@ -28,8 +28,7 @@ uint64_t Monotonic_ns() {
 
 // What is pinned belongs to a log: two hosts of a lab share one bpffs.
 std::string InstanceOf(const NodeConfig& config) {
-  return absl::StrCat("node-", config.self.value(), "-",
-                      absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
+  return absl::StrCat("node-", config.self.value(), "-", absl::Hex(net::Fnv1a(config.data_dir), absl::kZeroPad8));
 }
 
 // The log was made anew: what is pinned here was promised for one that is not continued.
@@ -46,11 +45,10 @@ absl::Status ForgetFormerLog(const NodeConfig& config, IdentityKeeper& identity)
 absl::Status WhyLost(const NodeConfig& config, const IdentityKeeper& identity, absl::string_view detail = "") {
   const bool left = offload::BpfKernel::HasPins(kBpffs, InstanceOf(config));
   const std::string what =
-      left ? absl::StrCat(
-                 "the kernel holds what this node has acknowledged, and the log in ", config.data_dir,
-                 " is not the one that it goes with", detail.empty() ? "" : absl::StrCat(" (", detail, ")"),
-                 ": somebody has emptied the folder, or it is another disk's. If the folder of before is "
-                 "there still, stop the node and put it back; otherwise it")
+      left ? absl::StrCat("the kernel holds what this node has acknowledged, and the log in ", config.data_dir,
+                          " is not the one that it goes with", detail.empty() ? "" : absl::StrCat(" (", detail, ")"),
+                          ": somebody has emptied the folder, or it is another disk's. If the folder of before is "
+                          "there still, stop the node and put it back; otherwise it")
            : "the kernel held entries that this node has acknowledged, and its maps are gone; it";
   return storage::AsLost(absl::DataLossError(absl::StrCat(
       what, " must not come back as itself (", identity.path(), " says so). ",
@@ -102,8 +100,8 @@ absl::Status Offloads::CheckLeft(const NodeConfig& config, const IdentityKeeper&
   const std::string instance = InstanceOf(config);
   if (!identity.KernelHolds() || identity.KernelLost() || !offload::BpfKernel::HasPins(kBpffs, instance))
     return absl::OkStatus();
-  const absl::Status pins = offload::BpfKernel::CheckPins(kBpffs, instance, config.cluster_id,
-                                                          static_cast<uint32_t>(config.self.value()));
+  const absl::Status pins =
+      offload::BpfKernel::CheckPins(kBpffs, instance, config.cluster_id, static_cast<uint32_t>(config.self.value()));
   return pins.ok() ? pins : OutOfReach(pins);
 }
 
@@ -113,10 +111,8 @@ absl::Status Offloads::Load() {
   const bool left = offload::BpfKernel::HasPins(kBpffs, InstanceOf(config_));
   if (!owed && !left) {  // else what may still answer for a process that died is to be fenced
     if (!wanted.any()) return absl::UnavailableError("switched off");
-    if (config_.members.size() == 1 && !config_.join)
-      return absl::UnavailableError("this node is the whole cluster");
-    if (IsLoopback(config_.own().peer))
-      return absl::UnavailableError("the members share the loopback interface");
+    if (config_.members.size() == 1 && !config_.join) return absl::UnavailableError("this node is the whole cluster");
+    if (IsLoopback(config_.own().peer)) return absl::UnavailableError("the members share the loopback interface");
   }
   offload::BpfKernelOptions options;
   options.cluster_id = config_.cluster_id;
@@ -231,8 +227,9 @@ void Offloads::StartWatch() {
     }
   }
   for (const ProxyConfig& proxy : config_.proxies) {
-    spec.proxies.push_back({.address = EndpointOf(proxy.address),
-                            .key = wire::SipHashKey(wire::DeriveProxyKey(config_.announce_keys->seals().key, proxy.name))});
+    spec.proxies.push_back(
+        {.address = EndpointOf(proxy.address),
+         .key = wire::SipHashKey(wire::DeriveProxyKey(config_.announce_keys->seals().key, proxy.name))});
   }
   spec.stall_from_ns = config_.election_floor_ns / 2;
   spec.stall_until_ns = raft::Options().stall_max_floors * config_.election_floor_ns;

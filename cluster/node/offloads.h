@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A node's kernel offloads as its loop uses them: loads and attaches the kernel part, tells it members, their incarnations and keys,
-// follows network changes on a thread of its own, and reports of each offload whether it is on and why not. What the kernel refuses is
-// off, and the node does it itself; the one error is a kernel part that has promised something for a former incarnation and cannot be
-// found. On the loop's thread.
+// A node's kernel offloads as its loop uses them: loads and attaches the kernel part, tells it members, their
+// incarnations and keys, follows network changes on a thread of its own, and reports of each offload whether it is on
+// and why not. What the kernel refuses is off, and the node does it itself; the one error is a kernel part that has
+// promised something for a former incarnation and cannot be found. On the loop's thread.
 
 #pragma once
 
@@ -52,8 +52,8 @@ class Offloads {
   // Takes effect within milliseconds, and at once for members that have left.
   void SetMembers(std::vector<PeerState> others);
 
-  // From now on the kernel programs open what these keys have sealed, and seal with the first. The clock tells proxies with
-  // theirs within the next milliseconds. An error: nothing has changed.
+  // From now on the kernel programs open what these keys have sealed, and seal with the first. The clock tells proxies
+  // with theirs within the next milliseconds. An error: nothing has changed.
   absl::Status SetKeys(const wire::KeyRing& cluster, const std::vector<wire::Key>& proxies);
 
   // Once, before the first turn: takes over what the kernel holds for the former incarnation, and attaches.
@@ -105,22 +105,22 @@ class Offloads {
     offload::HookStatus xdp{};
     offload::HookStatus broadcast{};
     std::string neighbours_why_not{};
-    std::string unreachable{};  // the nodes that the watch cannot notify, and why
+    std::string unreachable{};   // the nodes that the watch cannot notify, and why
     std::string pins_why_not{};  // they are gone, and cannot be made again
   };
   std::thread netlink_watcher_;
   absl::Mutex mutex_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Found found_ ABSL_GUARDED_BY(mutex_);
-  std::vector<PeerState> members_ ABSL_GUARDED_BY(mutex_);  // as the loop wants them
+  std::vector<PeerState> members_ ABSL_GUARDED_BY(mutex_);          // as the loop wants them
   std::vector<hr_siphash_key> proxy_keys_ ABSL_GUARDED_BY(mutex_);  // likewise; empty: those of the start
-  uint64_t members_version_ ABSL_GUARDED_BY(mutex_) = 0;    // of both
-  std::atomic<uint64_t> members_written_ = 0;               // the version that the kernel has
-  uint64_t members_wanted_ = 0;                             // the loop's copy of members_version_
-  std::atomic<uint32_t> reachable_ = 0;                     // of the members that were written
-  std::atomic<uint64_t> detached_ = 0;                      // times that the programs were detached from outside
-  std::atomic<uint64_t> attached_ = 0;                      // times that the programs were attached since
-  bool xdp_was_on_ = false;                                 // the thread's, like the next one
+  uint64_t members_version_ ABSL_GUARDED_BY(mutex_) = 0;            // of both
+  std::atomic<uint64_t> members_written_ = 0;                       // the version that the kernel has
+  uint64_t members_wanted_ = 0;                                     // the loop's copy of members_version_
+  std::atomic<uint32_t> reachable_ = 0;                             // of the members that were written
+  std::atomic<uint64_t> detached_ = 0;  // times that the programs were detached from outside
+  std::atomic<uint64_t> attached_ = 0;  // times that the programs were attached since
+  bool xdp_was_on_ = false;             // the thread's, like the next one
   uint64_t polls_ = 0;
   std::atomic<uint64_t> pinned_again_ = 0;
 };

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Offloads, the part that runs on the netlink watcher's thread: attaches the programs again where something took them off, follows
-// the neighbours, and writes members, routes and proxies' keys to the kernel. offloads.h says why the loop does none of it.
+// Offloads, the part that runs on the netlink watcher's thread: attaches the programs again where something took them
+// off, follows the neighbours, and writes members, routes and proxies' keys to the kernel. offloads.h says why the loop
+// does none of it.
 #include <arpa/inet.h>
 
 #include <array>
@@ -24,12 +25,9 @@ constexpr uint64_t kPollsPerRoutes = 10;
 
 offload::XdpChoice ChoiceOf(XdpMode mode) {
   switch (mode) {
-    case XdpMode::kNative:
-      return offload::XdpChoice::kNative;
-    case XdpMode::kGeneric:
-      return offload::XdpChoice::kGeneric;
-    case XdpMode::kAuto:
-      break;
+    case XdpMode::kNative: return offload::XdpChoice::kNative;
+    case XdpMode::kGeneric: return offload::XdpChoice::kGeneric;
+    case XdpMode::kAuto: break;
   }
   return offload::XdpChoice::kAuto;
 }

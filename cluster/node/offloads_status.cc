@@ -13,13 +13,20 @@ namespace {
 
 // By the number of the event.
 constexpr std::array<absl::string_view, HR_NODE_EVENT_COUNT> kEventNames = {
-    "heartbeat_answered", "heartbeat_counted", "pre_vote_answered", "vote_refused", "vote_granted",
-    "vote_ignored", "vote_counted", "append_stored", "ack_counted", "woken_for_commit", "woken_for_round",
-    "woken_for_votes", "woken_for_ack", "passed_kind", "passed_fenced", "passed_lease", "passed_term",
-    "passed_role", "passed_hole", "passed_batch", "passed_size", "passed_ring_full", "passed_incarnation",
-    "passed_malformed", "dropped_tag", "dropped_replayed", "dropped_too_old", "broadcast", "broadcast_copies",
-    "broadcast_failed", "resigned", "passed_epoch", "passed_source", "answer_failed", "passed_suspicion",
-    "passed_configuration", "passed_no_member", "doorbell", "append_stored_unsaid", "dropped_key"};
+    "heartbeat_answered", "heartbeat_counted",  "pre_vote_answered",
+    "vote_refused",       "vote_granted",       "vote_ignored",
+    "vote_counted",       "append_stored",      "ack_counted",
+    "woken_for_commit",   "woken_for_round",    "woken_for_votes",
+    "woken_for_ack",      "passed_kind",        "passed_fenced",
+    "passed_lease",       "passed_term",        "passed_role",
+    "passed_hole",        "passed_batch",       "passed_size",
+    "passed_ring_full",   "passed_incarnation", "passed_malformed",
+    "dropped_tag",        "dropped_replayed",   "dropped_too_old",
+    "broadcast",          "broadcast_copies",   "broadcast_failed",
+    "resigned",           "passed_epoch",       "passed_source",
+    "answer_failed",      "passed_suspicion",   "passed_configuration",
+    "passed_no_member",   "doorbell",           "append_stored_unsaid",
+    "dropped_key"};
 
 }  // namespace
 
@@ -32,8 +39,7 @@ void Offloads::AddTo(NodeStatus& status) {
     found = found_;
   }
   const offload::HookStatus& xdp = found.xdp;
-  const auto add = [&status](const char* name, bool is_wanted, const offload::HookStatus& hook,
-                             const char* unless) {
+  const auto add = [&status](const char* name, bool is_wanted, const offload::HookStatus& hook, const char* unless) {
     v1::Offload& reported = *status.offloads.Add();
     reported.set_name(name);
     reported.set_on(is_wanted && hook.on && unless == nullptr);
@@ -46,9 +52,9 @@ void Offloads::AddTo(NodeStatus& status) {
   add("broadcast", wanted.broadcast, found.broadcast,
       found.neighbours_why_not.empty() ? nullptr : found.neighbours_why_not.c_str());
   const std::string clock =
-      watch_ == nullptr ? ""
-                        : absl::StrCat("clock on htb",
-                                       found.unreachable.empty() ? "" : absl::StrCat("; ", found.unreachable));
+      watch_ == nullptr
+          ? ""
+          : absl::StrCat("clock on htb", found.unreachable.empty() ? "" : absl::StrCat("; ", found.unreachable));
   add("watchdog", wanted.watchdog,
       {.on = watch_ != nullptr,
        .detail = kernel_ == nullptr  ? why_not_
@@ -67,19 +73,24 @@ void Offloads::AddTo(NodeStatus& status) {
   status.counters.emplace_back("kernel", counters.events[HR_NODE_EVENT_PASSED_HOLE], "passed_gap");
   status.counters.emplace_back("kernel", counters.events[HR_NODE_EVENT_DOORBELL], "noticed");
   if (watch_ != nullptr) {
-    for (const char* name : {"stall_hints", "late"}) status.counters.emplace_back("kernel", watch_->clock().stall_hints, name);
+    for (const char* name : {"stall_hints", "late"})
+      status.counters.emplace_back("kernel", watch_->clock().stall_hints, name);
   }
   status.histograms.push_back(fences_.As("fence"));
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
   status.counters.emplace_back("kernel_pinned_again", pinned_again_.load(std::memory_order_relaxed));
   if (!found.pins_why_not.empty()) {
-    status.not_served.push_back(
-        absl::StrCat("what the kernel holds for this node is pinned no more, and cannot be pinned again (", found.pins_why_not, "): ",
-                     disk ? "restart it" : "stop it in order (systemctl stop), since after a crash it would be LOST"));
+    status.not_served.push_back(absl::StrCat(
+        "what the kernel holds for this node is pinned no more, and cannot be pinned again (", found.pins_why_not,
+        "): ", disk ? "restart it" : "stop it in order (systemctl stop), since after a crash it would be LOST"));
   }
   const offload::KernelBridgeStatistics& bridge = bridge_->statistics();
   AddCounts(status, "kernel_bridge",
-            {{"fence", bridge.fences}, {"open", bridge.opens}, {"lease", bridge.leases}, {"append", bridge.appends}, {"vote", bridge.votes},
+            {{"fence", bridge.fences},
+             {"open", bridge.opens},
+             {"lease", bridge.leases},
+             {"append", bridge.appends},
+             {"vote", bridge.votes},
              {"adopted", bridge.adopted}});
 }
 

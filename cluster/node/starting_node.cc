@@ -19,18 +19,12 @@ uint64_t Monotonic_ns() {
 
 std::string DoingText(Stage stage, const std::string& data_dir) {
   switch (stage) {
-    case Stage::kFolder:
-      return absl::StrCat("opens ", data_dir);
-    case Stage::kChecking:
-      return absl::StrCat("checks the log in ", data_dir);
-    case Stage::kReplaying:
-      return absl::StrCat("reads the log in ", data_dir);
-    case Stage::kSyncing:
-      return absl::StrCat("syncs the log in ", data_dir);
-    case Stage::kSnapshot:
-      return absl::StrCat("reads the snapshot in ", data_dir);
-    case Stage::kOpened:
-      return "has read its log, and opens its sockets";
+    case Stage::kFolder: return absl::StrCat("opens ", data_dir);
+    case Stage::kChecking: return absl::StrCat("checks the log in ", data_dir);
+    case Stage::kReplaying: return absl::StrCat("reads the log in ", data_dir);
+    case Stage::kSyncing: return absl::StrCat("syncs the log in ", data_dir);
+    case Stage::kSnapshot: return absl::StrCat("reads the snapshot in ", data_dir);
+    case Stage::kOpened: return "has read its log, and opens its sockets";
   }
   return "starts";
 }
@@ -98,8 +92,9 @@ absl::StatusOr<NodeStatus> StartingNode::StatusOfStart() {
   status.storage = waits_for_room_;
   status.starting = waits_for_room_.empty() ? StartText(progress_, data_dir_) : "waits for room on the disk";
   if (waits_for_room_.empty() && stands_still_ns >= kStandsStill_ns) {
-    status.start_stalled = absl::StrCat("the start has stood still for ", config::RoundedDurationNs(static_cast<int64_t>(stands_still_ns)),
-                                        ": the node ", status.starting, ". A disk that hangs, or a file system whose server does not answer (dmesg)?");
+    status.start_stalled = absl::StrCat(
+        "the start has stood still for ", config::RoundedDurationNs(static_cast<int64_t>(stands_still_ns)),
+        ": the node ", status.starting, ". A disk that hangs, or a file system whose server does not answer (dmesg)?");
   }
   return status;
 }

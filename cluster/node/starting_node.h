@@ -2,7 +2,8 @@
 //
 // What an operator and a probe reach from the start of hedgerow-node on. While the node opens its log, or waits for
 // room on the disk, it answers with the role `starting`, what the node does and how far that is, and refuses the
-// rest for that reason. Once the node is there, or the LOST node in its place, it passes everything on. main.cc runs it.
+// rest for that reason. Once the node is there, or the LOST node in its place, it passes everything on. main.cc runs
+// it.
 
 #pragma once
 

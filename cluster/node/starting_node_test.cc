@@ -54,15 +54,17 @@ TEST_F(StartingNodeTest, SaysWhatTheStartDoesAndHowFarItIs) {
   EXPECT_EQ(status.uptime_ns(), 3'000'000'000);
   EXPECT_EQ(status.starting(), "reads the log in /var/lib/a-node, 512 of 2048 MiB");
   EXPECT_THAT(status.problems(), IsEmpty()) << "a start takes its time";
-  EXPECT_THAT(StatusText(status), AllOf(HasSubstr("512 of 2048 MiB"), HasSubstr("NOT READY"), Not(HasSubstr("leader"))));
+  EXPECT_THAT(StatusText(status),
+              AllOf(HasSubstr("512 of 2048 MiB"), HasSubstr("NOT READY"), Not(HasSubstr("leader"))));
 }
 
 TEST_F(StartingNodeTest, RefusesWhatNeedsTheNodeAndSaysWhy) {
   StartingNode node(config_);
   node.progress().Begin(LoadProgress::Stage::kSnapshot, 7 * kMiB);
   for (const absl::Status& refused :
-       {node.Transfer(raft::NodeId(1)), node.OpenBackup().status(), node.TakeSnapshot().status(), node.ChangeMembers({}).status(),
-        node.ChangeSettings({}).status(), node.ReloadKeys(false).status(), node.PurgeSome("", {}).status()}) {
+       {node.Transfer(raft::NodeId(1)), node.OpenBackup().status(), node.TakeSnapshot().status(),
+        node.ChangeMembers({}).status(), node.ChangeSettings({}).status(), node.ReloadKeys(false).status(),
+        node.PurgeSome("", {}).status()}) {
     EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("is starting")) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("reads the snapshot in /var/lib/a-node, 0 of 7 MiB"));
@@ -78,7 +80,8 @@ TEST_F(StartingNodeTest, AStartThatStandsStillIsAProblem) {
     EXPECT_THAT(StatusOf(node).problems(), IsEmpty()) << "it moves, however slowly";
   }
   now_ns_ += StartingNode::kStandsStill_ns;
-  EXPECT_THAT(StatusOf(node).problems(), ElementsAre(AllOf(HasSubstr("has stood still for"), HasSubstr("5 of 100 MiB"))));
+  EXPECT_THAT(StatusOf(node).problems(),
+              ElementsAre(AllOf(HasSubstr("has stood still for"), HasSubstr("5 of 100 MiB"))));
   node.progress().Add(kMiB);
   EXPECT_THAT(StatusOf(node).problems(), IsEmpty());
 }
@@ -87,7 +90,8 @@ TEST_F(StartingNodeTest, WaitsForRoomAndNamesTheDisk) {
   StartingNode node(config_, [this] { return now_ns_; });
   node.SetWaitsForRoom("no space left on /var");
   now_ns_ += 2 * StartingNode::kStandsStill_ns;
-  EXPECT_THAT(StatusOf(node).problems(), ElementsAre("storage: no space left on /var")) << "one sentence about one thing";
+  EXPECT_THAT(StatusOf(node).problems(), ElementsAre("storage: no space left on /var"))
+      << "one sentence about one thing";
   EXPECT_THAT(std::string(node.TakeSnapshot().status().message()), HasSubstr("no space left on /var"));
 }
 

@@ -19,17 +19,17 @@ class StateCheckNodeTest : public NodeTest {
   }
   uint64_t Count(uint64_t node, const std::string& name) { return Counter(node, name, ""); }
   bool Put(uint64_t node, const std::string& key, const std::string& value) {
-    const auto answer = AskUntilDone(node, {.kind = wire::HkvKind::kWrite,
-                                            .client_id = session_,
-                                            .seq = ++seq_,
-                                            .lowest_unanswered = seq_,
-                                            .token = TokenOf(session_),
-                                            .operations = {{.kind = kv::OperationKind::kPut, .key = key, .value = value}}});
+    const auto answer =
+        AskUntilDone(node, {.kind = wire::HkvKind::kWrite,
+                            .client_id = session_,
+                            .seq = ++seq_,
+                            .lowest_unanswered = seq_,
+                            .token = TokenOf(session_),
+                            .operations = {{.kind = kv::OperationKind::kPut, .key = key, .value = value}}});
     return answer.has_value() && answer->status == wire::HkvStatus::kOk;
   }
   std::string GetAt(uint64_t node, const std::string& key) {
-    const auto answer =
-        AskUntilDone(node, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = ++seq_, .key = key});
+    const auto answer = AskUntilDone(node, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = ++seq_, .key = key});
     return answer.has_value() ? answer->value : "no answer";
   }
   bool HaveApplied(raft::LogIndex index) {

@@ -28,10 +28,7 @@ class NodeOfTheVersionBefore {
   explicit NodeOfTheVersionBefore(const NodeConfig& config)
       : config_(config),
         socket_(UdpSocket::Bind(config.own().peer, 1 << 20, UdpSocket::kDatagramMax_bytes).value()),
-        codec_({.cluster_id = config.cluster_id,
-                .keys = config.cluster_keys,
-                .self = config.self,
-                .incarnation = 77}),
+        codec_({.cluster_id = config.cluster_id, .keys = config.cluster_keys, .self = config.self, .incarnation = 77}),
         thread_([this] { Run(); }) {}
   ~NodeOfTheVersionBefore() {
     stop_ = true;
@@ -66,8 +63,7 @@ class NodeOfTheVersionBefore {
       if (Follows(opened.header.term)) Say(from, Append(*append));
     } else if (const auto* heartbeat = std::get_if<raft::Heartbeat>(&opened.body)) {
       if (!Follows(opened.header.term)) return;
-      Say(from,
-          raft::HeartbeatReply{.round = heartbeat->round, .matched = matched_, .loop_seq = ++loop_seq_});
+      Say(from, raft::HeartbeatReply{.round = heartbeat->round, .matched = matched_, .loop_seq = ++loop_seq_});
     } else if (const auto* asked = std::get_if<raft::VoteRequest>(&opened.body)) {
       Say(from, Vote(*asked));
     }
@@ -175,8 +171,7 @@ TEST_P(VersionsTest, ANodeOfTheVersionBeforeVotesAndAcknowledges) {
     const uint64_t votes = before.votes();
     Stop(leader);
     leader = other;
-    ASSERT_TRUE(
-        Eventually([&] { return StatusOf(leader).ready && StatusOf(leader).leader.value() == leader; }));
+    ASSERT_TRUE(Eventually([&] { return StatusOf(leader).ready && StatusOf(leader).leader.value() == leader; }));
     EXPECT_TRUE(next_is_done());
     EXPECT_GT(before.votes(), votes);
     Start(3 - leader);

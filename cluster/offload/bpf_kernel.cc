@@ -174,8 +174,7 @@ absl::Status BpfKernel::MakePinFolder() {
 absl::StatusOr<bool> BpfKernel::AdoptPins() {
   if (absl::Status status = MakePinFolder(); !status.ok()) return status;
   const net::UniqueFd about(bpf_obj_get(PinPath(pin_dir_, "about").c_str()));
-  if (!about.valid() && errno != ENOENT)
-    return absl::ErrnoToStatus(errno, absl::StrCat("open ", pin_dir_, "/about"));
+  if (!about.valid() && errno != ENOENT) return absl::ErrnoToStatus(errno, absl::StrCat("open ", pin_dir_, "/about"));
   if (!about.valid()) {
     if (absl::Status status = net::RemovePinDir(options_.bpffs, options_.instance); !status.ok()) return status;
     if (const auto made = net::MakePinDir(options_.bpffs, options_.instance); !made.ok()) return made.status();
@@ -187,16 +186,14 @@ absl::StatusOr<bool> BpfKernel::AdoptPins() {
     const std::string path = PinPath(pin_dir_, name);
     const net::UniqueFd pinned(bpf_obj_get(path.c_str()));
     if (!pinned.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("open the pinned map ", path));
-    if (bpf_map__reuse_fd(map, pinned.get()) != 0)
-      return absl::ErrnoToStatus(errno, absl::StrCat("adopt ", path));
+    if (bpf_map__reuse_fd(map, pinned.get()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("adopt ", path));
   }
   return true;
 }
 
-absl::Status BpfKernel::CheckAbout(int about_fd, const std::string& pin_dir, uint64_t cluster_id,
-                                   uint32_t self) {
-  const std::string remedy = absl::StrCat("start what made them once more, or remove the folder ", pin_dir,
-                                          " with what only it holds");
+absl::Status BpfKernel::CheckAbout(int about_fd, const std::string& pin_dir, uint64_t cluster_id, uint32_t self) {
+  const std::string remedy =
+      absl::StrCat("start what made them once more, or remove the folder ", pin_dir, " with what only it holds");
   bpf_map_info info{};
   uint32_t info_bytes = sizeof(info);
   hr_node_about about{};
@@ -206,19 +203,18 @@ absl::Status BpfKernel::CheckAbout(int about_fd, const std::string& pin_dir, uin
   if (info.value_size != sizeof(about) || bpf_map_lookup_elem(about_fd, &zero, &about) != 0)
     return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of an unknown layout: ", remedy));
   if (about.abi_version != HR_NODE_ABI_VERSION)
-    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of layout ", about.abi_version,
-                                                      ", wanted ", HR_NODE_ABI_VERSION, ": ", remedy));
+    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of layout ", about.abi_version, ", wanted ",
+                                                      HR_NODE_ABI_VERSION, ": ", remedy));
   if (about.self != self || about.cluster_id != cluster_id)
-    return absl::FailedPreconditionError(absl::StrCat("the pinned maps are of node ", about.self,
-                                                      " of cluster ", about.cluster_id, ": ", remedy));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the pinned maps are of node ", about.self, " of cluster ", about.cluster_id, ": ", remedy));
   return absl::OkStatus();
 }
 
 absl::Status BpfKernel::MakePins() {
   for (const auto& [name, map] : StateMaps(skeleton_)) {
     const std::string path = PinPath(pin_dir_, name);
-    if (bpf_obj_pin(bpf_map__fd(map), path.c_str()) != 0)
-      return absl::ErrnoToStatus(errno, absl::StrCat("pin ", path));
+    if (bpf_obj_pin(bpf_map__fd(map), path.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("pin ", path));
   }
   const hr_node_about about = {
       .abi_version = HR_NODE_ABI_VERSION, .self = options_.self, .cluster_id = options_.cluster_id};

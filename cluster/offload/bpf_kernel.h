@@ -34,11 +34,11 @@ namespace hedgerow::offload {
 struct BpfKernelOptions {
   uint64_t cluster_id = 0;
   std::vector<hr_node_key> keys{};  // the first one seals, all open
-  uint32_t self = 0;       // node id
-  hr_address address{};    // where the peers send to, v4-mapped
-  uint16_t port = 0;       // host order
-  std::string instance{};  // one of a kind on this host, and the same in the node's next incarnation
-  bool pin = false;        // the maps outlive the process
+  uint32_t self = 0;                // node id
+  hr_address address{};             // where the peers send to, v4-mapped
+  uint16_t port = 0;                // host order
+  std::string instance{};           // one of a kind on this host, and the same in the node's next incarnation
+  bool pin = false;                 // the maps outlive the process
   // Something is owed that a former incarnation's maps hold: without them Open is DataLoss and pins nothing,
   // else the next start would take empty maps for those.
   bool must_adopt = false;
@@ -81,8 +81,8 @@ class BpfKernel : public Kernel {
   // Removes what an instance has pinned. What it held is lost with it.
   static absl::Status RemovePins(const std::string& bpffs, const std::string& instance);
 
-  // Where the pins are gone while this runs (somebody has cleared the bpffs), they are made again: else the process's next death would
-  // be the maps' too. True: they were. An error: they are gone.
+  // Where the pins are gone while this runs (somebody has cleared the bpffs), they are made again: else the process's
+  // next death would be the maps' too. True: they were. An error: they are gone.
   absl::StatusOr<bool> KeepPins();
 
   bool adopted() const { return adopted_; }  // from an earlier incarnation; otherwise the state is all zero
@@ -117,8 +117,9 @@ class BpfKernel : public Kernel {
   // Mask of the slots that the broadcast can reach: HR_NODE_MARK_BROADCAST | mask is the mark to send with.
   uint32_t Reachable() const { return reachable_; }
 
-  // From now on these are the cluster's keys: the first one seals, all open. The programs see each key before one of them seals
-  // with it, and open no key that is left out once this returns. An error: the kernel has no memory; the former keys stay valid.
+  // From now on these are the cluster's keys: the first one seals, all open. The programs see each key before one of
+  // them seals with it, and open no key that is left out once this returns. An error: the kernel has no memory; the
+  // former keys stay valid.
   absl::Status SetKeys(const std::vector<hr_node_key>& keys);
 
   // From the counter that the programs draw from too. Never 0.
@@ -171,7 +172,8 @@ class BpfKernel : public Kernel {
   int ifindex_ = 0;
   std::string interface_{};
   net::UniqueFd xdp_link_{};
-  bool veth_ = false;  // for native XDP it copies each datagram, and loses what goes back unless its other end has a program
+  bool veth_ =
+      false;  // for native XDP it copies each datagram, and loses what goes back unless its other end has a program
   std::string xdp_detail_ = "not attached";
   std::optional<net::Attachment> broadcast_{};
   std::string broadcast_detail_ = "not attached";

@@ -26,8 +26,7 @@ absl::StatusOr<net::UniqueFd> LinkXdp(int program_fd, int ifindex, uint32_t xdp_
   net::UniqueFd link(bpf_link_create(program_fd, ifindex, BPF_XDP, &options));
   if (link.valid()) return link;
   if (errno == EBUSY || errno == EEXIST)
-    return absl::AlreadyExistsError(
-        absl::StrCat(Name(xdp_flags), " XDP: the interface has an XDP program already"));
+    return absl::AlreadyExistsError(absl::StrCat(Name(xdp_flags), " XDP: the interface has an XDP program already"));
   return absl::ErrnoToStatus(errno, absl::StrCat(Name(xdp_flags), " XDP"));
 }
 
@@ -58,8 +57,7 @@ absl::Status BpfKernel::FindInterface(const std::string& name) {
   }
   const auto link = name.empty() ? net::FindLink(ifindex) : net::FindLink(name);
   if (!link.ok()) return link.status();
-  if (!link->ethernet())
-    return absl::FailedPreconditionError(absl::StrCat(link->name, " carries no Ethernet frames"));
+  if (!link->ethernet()) return absl::FailedPreconditionError(absl::StrCat(link->name, " carries no Ethernet frames"));
   ifindex_ = link->ifindex;
   veth_ = link->kind == "veth";
   interface_ = link->name;
@@ -95,8 +93,7 @@ absl::Status BpfKernel::AttachXdp(XdpChoice choice) {
   if (choice == XdpChoice::kNative || (choice == XdpChoice::kAuto && !veth_)) {
     SetXdpHook({.generic = 0});
     auto link = LinkXdp(program, ifindex_, XDP_FLAGS_DRV_MODE);
-    if (!link.ok() && (choice == XdpChoice::kNative || absl::IsAlreadyExists(link.status())))
-      return link.status();
+    if (!link.ok() && (choice == XdpChoice::kNative || absl::IsAlreadyExists(link.status()))) return link.status();
     if (link.ok()) {
       xdp_link_ = *std::move(link);
       xdp_detail_ = absl::StrCat("native XDP on ", interface_);
@@ -108,8 +105,7 @@ absl::Status BpfKernel::AttachXdp(XdpChoice choice) {
   auto link = LinkXdp(program, ifindex_, XDP_FLAGS_SKB_MODE);
   if (!link.ok()) return link.status();
   xdp_link_ = *std::move(link);
-  xdp_detail_ =
-      absl::StrCat("generic XDP on ", interface_, native_failure.empty() ? "" : " (" + native_failure + ")");
+  xdp_detail_ = absl::StrCat("generic XDP on ", interface_, native_failure.empty() ? "" : " (" + native_failure + ")");
   return absl::OkStatus();
 }
 
@@ -131,8 +127,8 @@ absl::Status BpfKernel::AttachBroadcast(net::Mechanism mechanism) {
   }
   if (!attachment.ok()) return attachment.status();
   broadcast_.emplace(*std::move(attachment));
-  broadcast_detail_ = absl::StrCat(broadcast_->mechanism() == net::Mechanism::kTcx ? "tcx" : "clsact",
-                                   " egress of ", interface_);
+  broadcast_detail_ =
+      absl::StrCat(broadcast_->mechanism() == net::Mechanism::kTcx ? "tcx" : "clsact", " egress of ", interface_);
   return absl::OkStatus();
 }
 
@@ -161,8 +157,7 @@ void BpfKernel::Detach() {
 
 HookStatus BpfKernel::Xdp() {
   const bool on = XdpAttached();
-  if (xdp_link_.valid() && !on)
-    return {.on = false, .detail = absl::StrCat("taken off ", interface_, " by somebody")};
+  if (xdp_link_.valid() && !on) return {.on = false, .detail = absl::StrCat("taken off ", interface_, " by somebody")};
   return {.on = on, .detail = xdp_detail_};
 }
 

@@ -124,11 +124,9 @@ TEST_F(BpfKernelTest, WhatWasAcceptedSurvivesASigkill) {
       Begin(*kernel);
       auto node = packets::LoadedNode::Of(std::move(kernel));
       for (int i = 0; i < kEntries; ++i) {
-        const packets::Bytes body =
-            packets::AppendBody(packets::kLastIndex + i, packets::kTerm, packets::kTerm, {64});
+        const packets::Bytes body = packets::AppendBody(packets::kLastIndex + i, packets::kTerm, packets::kTerm, {64});
         const auto header = packets::PeerHead(HR_PEER_APPEND, packets::kLeader, i + 1);
-        if (node->Xdp(packets::PeerFrame(packets::kLeader, packets::SealPeer(header, body), false)).action !=
-            XDP_TX)
+        if (node->Xdp(packets::PeerFrame(packets::kLeader, packets::SealPeer(header, body), false)).action != XDP_TX)
           _exit(2);
       }
       const auto records = node->TakeAll();
@@ -173,8 +171,7 @@ TEST_F(BpfKernelTest, MapsOfAnotherLayoutNodeOrClusterAreRefused) {
     other.cluster_id += 1;
     EXPECT_THAT(BpfKernel::Open(other).status(),
                 net::FailsWith(absl::StatusCode::kFailedPrecondition, "of cluster 77"));
-    const net::UniqueFd about(
-        bpf_obj_get(absl::StrCat(net::PinDir(net::kDefaultBpffs, kInstance), "/about").c_str()));
+    const net::UniqueFd about(bpf_obj_get(absl::StrCat(net::PinDir(net::kDefaultBpffs, kInstance), "/about").c_str()));
     const hr_node_about newer = {
         .abi_version = HR_NODE_ABI_VERSION + 1, .self = kSelf, .cluster_id = packets::kNodeCluster};
     const uint32_t zero = 0;
@@ -192,8 +189,7 @@ TEST_F(BpfKernelTest, ARefusedProgramCostsItsOwnOffloadAlone) {
     ASSERT_EQ(Shell("ip link add up0 type veth peer name wire0; ip addr add 10.78.0.1/24 dev up0;"
                     "ip link set up0 up; ip link set wire0 up"),
               0);
-    for (const std::string refused :
-         {"hr_node_xdp", "hr_node_broadca", "hr_node_control"}) {  // cut to 15 characters
+    for (const std::string refused : {"hr_node_xdp", "hr_node_broadca", "hr_node_control"}) {  // cut to 15 characters
       RefusedPrograms() = {refused};
       const auto kernel = BpfKernel::Open(Options());
       RefusedPrograms().clear();

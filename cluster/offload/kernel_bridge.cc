@@ -54,19 +54,17 @@ absl::Status KernelBridge::Adopt(kv::Replica& replica) {
       continue;
     }
     if (order.append && (order.term > raft.term() || order.prev_index > fed_end_.value())) {
-      return absl::DataLossError(absl::StrCat(
-          "the kernel part has accepted entries of term ", order.term.value(), " after ", order.prev_index,
-          ", but the log ends at ", fed_end_.value(), " in term ", raft.term().value()));
+      return absl::DataLossError(absl::StrCat("the kernel part has accepted entries of term ", order.term.value(),
+                                              " after ", order.prev_index, ", but the log ends at ", fed_end_.value(),
+                                              " in term ", raft.term().value()));
     }
     FeedFirst(replica);
   }
-  replica.Feed(
-      raft::KernelVoted{.term = raft::Term(left.raft.term), .candidate = raft::NodeId(left.raft.voted_for)});
+  replica.Feed(raft::KernelVoted{.term = raft::Term(left.raft.term), .candidate = raft::NodeId(left.raft.voted_for)});
   replica.Settle();
   if (raft.term().value() == left.raft.term && raft.log().last_index().value() < left.matched) {
-    return absl::DataLossError(absl::StrCat("this node has acknowledged entries up to ", left.matched,
-                                            " of term ", left.raft.term, ", but its log ends at ",
-                                            raft.log().last_index().value()));
+    return absl::DataLossError(absl::StrCat("this node has acknowledged entries up to ", left.matched, " of term ",
+                                            left.raft.term, ", but its log ends at ", raft.log().last_index().value()));
   }
   Release(raft);
   return absl::OkStatus();
@@ -284,13 +282,10 @@ uint32_t KernelBridge::CapabilitiesFor(const raft::Raft& raft) const {
 void KernelBridge::Sync(kv::Replica& replica) {
   if (superseded_ || control_.shared.raft.term != replica.raft().term().value()) return;
   switch (replica.raft().role()) {
-    case raft::Role::kFollower:
-      return SyncHeard(replica);
+    case raft::Role::kFollower: return SyncHeard(replica);
     case raft::Role::kPreCandidate:
-    case raft::Role::kCandidate:
-      return SyncVotes(replica);
-    case raft::Role::kLeader:
-      return SyncCounted(replica);
+    case raft::Role::kCandidate: return SyncVotes(replica);
+    case raft::Role::kLeader: return SyncCounted(replica);
   }
 }
 

@@ -82,8 +82,7 @@ class KernelBridge {
   void Receive(uint64_t arrived_ns, raft::Message message, kv::Replica& replica);
   void Resigned(const raft::LeaderResigns& hint, kv::Replica& replica);
   // A snapshot from a leader: it may change the term and replace the log.
-  void ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<kv::StateMachine> state,
-                       kv::Replica& replica);
+  void ReceiveSnapshot(raft::SnapshotReceived received, std::unique_ptr<kv::StateMachine> state, kv::Replica& replica);
   // In place of the replica's own Tick.
   void Tick(uint64_t now_ns, kv::Replica& replica);
   // Before what the replica wants sent leaves, any number of times in a turn: the kernel part must not say less
@@ -197,7 +196,7 @@ class KernelBridge {
   uint32_t capabilities_ = 0;
   uint64_t leased_ns_ = 0;
   uint64_t moved_seen_ = 0;  // Kernel::Moved() before the last shared state that the replica was told of
-  uint64_t synced_ns_ = 0;  // when that was
+  uint64_t synced_ns_ = 0;   // when that was
   raft::LogIndex leased_matched_;
   uint32_t leased_every_ack_ = 0;
   uint64_t leased_stalled_by_ns_ = 0;

@@ -66,8 +66,7 @@ TEST(KernelBridge, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
     ASSERT_LT(host.raft().durable(), host.raft().log().last_index());
     EXPECT_EQ(host.kernel.shared().role, HR_NODE_LEADER);
     EXPECT_NE(host.kernel.shared().capabilities & HR_NODE_CAN_HEARTBEAT, 0u) << i;
-    EXPECT_EQ(host.kernel.shared().capabilities & (HR_NODE_CAN_GRANT | HR_NODE_CAN_APPEND),
-              0u);
+    EXPECT_EQ(host.kernel.shared().capabilities & (HR_NODE_CAN_GRANT | HR_NODE_CAN_APPEND), 0u);
   }
   EXPECT_GE(host.kernel.shared().lease_until_ns, lease_until_ns + 5 * kMillisecond);
 }

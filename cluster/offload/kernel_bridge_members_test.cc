@@ -29,11 +29,9 @@ AppendRequest Holding(uint64_t prev, uint64_t prev_term, uint64_t term, const Co
 }
 
 hr_node_event ArriveOf(Host& host, uint32_t epoch, uint64_t from, uint64_t term, decltype(Message::body) body) {
-  const uint64_t run = host.kernel.Begin(host.now_ns, {.from = NodeId(from),
-                                                       .to = NodeId(3),
-                                                       .term = Term(term),
-                                                       .config_epoch = epoch,
-                                                       .body = std::move(body)});
+  const uint64_t run = host.kernel.Begin(
+      host.now_ns,
+      {.from = NodeId(from), .to = NodeId(3), .term = Term(term), .config_epoch = epoch, .body = std::move(body)});
   while (host.kernel.Step(run)) {
   }
   return host.events.back();
@@ -46,8 +44,7 @@ TEST(KernelBridgeMembers, R1_AConfigurationIsTakenUpBehindTheFence) {
   const Configuration learner = Made(Three(), {{.kind = Kind::kAddLearner, .node = NodeId(4), .address = "a"}});
   const uint64_t fences = host.bridge->statistics().fences;
   EXPECT_EQ(host.Arrive(1, 1, Holding(1, 1, 1, learner)), HR_NODE_EVENT_PASSED_CONFIGURATION);
-  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_HOLE)
-      << "what follows it waits for it";
+  EXPECT_EQ(host.Arrive(1, 1, Host::Batch(2, 1, 1)), HR_NODE_EVENT_PASSED_HOLE) << "what follows it waits for it";
   host.Turn();
   EXPECT_EQ(host.bridge->statistics().fences, fences + 1);
   EXPECT_EQ(host.raft().configuration(), learner);

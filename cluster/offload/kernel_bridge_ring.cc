@@ -28,8 +28,7 @@ void KernelBridge::Keep(const RingRecord& record) {
   const raft::NodeId from(record.head.from);
   if (record.head.kind == HR_NODE_RECORD_VOTE) {
     ++statistics_.votes;
-    waiting_.insert(
-        {{.term = term}, {.taken = number, .what = raft::KernelVoted{.term = term, .candidate = from}}});
+    waiting_.insert({{.term = term}, {.taken = number, .what = raft::KernelVoted{.term = term, .candidate = from}}});
     return;
   }
   ++statistics_.appends;
@@ -38,13 +37,13 @@ void KernelBridge::Keep(const RingRecord& record) {
   auto* request = std::get_if<raft::AppendRequest>(&message->body);
   HEDGEROW_CHECK(request != nullptr && request->prev_index.value() == record.head.prev_index);
   const raft::LogIndex last = request->prev_index + request->entries.size();
-  waiting_.insert({{.term = term, .append = true, .prev_index = record.head.prev_index},
-                   {.taken = number,
-                    .what = raft::KernelAppended{.leader = from,
-                                                 .term = term,
-                                                 .request = std::move(*request),
-                                                 .arrived_ns = record.head.arrived_ns},
-                    .last = last}});
+  waiting_.insert(
+      {{.term = term, .append = true, .prev_index = record.head.prev_index},
+       {.taken = number,
+        .what =
+            raft::KernelAppended{
+                .leader = from, .term = term, .request = std::move(*request), .arrived_ns = record.head.arrived_ns},
+        .last = last}});
 }
 
 // R2: in the order of the log. What does not follow yet waits for a record that is still being written.

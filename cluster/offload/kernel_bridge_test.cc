@@ -244,8 +244,8 @@ TEST(KernelBridge, R1_AHeartbeatOfATermThatTheKernelHasLeftIsNotConfirmed) {
   host.bridge->BeginTurn(host.now_ns, *host.replica);
   host.Arrive(2, 2, Host::Vote(2, 0, 0));  // on another CPU, after the process has looked
   host.sent.clear();
-  host.bridge->Receive(
-      host.now_ns, {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Beat(9)}, *host.replica);
+  host.bridge->Receive(host.now_ns, {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Beat(9)},
+                       *host.replica);
   host.bridge->EndTurn(host.now_ns, *host.replica);
   EXPECT_EQ(host.sent.back().term, Term(2)) << "it would prove to a read that there is no later term";
 }
@@ -320,8 +320,7 @@ TEST(KernelBridge, R6_WhatMovesWhileALeaderLiesDownIsNotMissed) {
   Host host;
   Lead(host);
   host.bridge->Awake();
-  const uint64_t run =
-      host.Begin(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
+  const uint64_t run = host.Begin(1, 1, raft::AppendReply{.accepted = true, .index = LogIndex(1), .loop_seq = 9});
   ASSERT_TRUE(host.kernel.Step(run));
   ASSERT_TRUE(host.kernel.Step(run));  // counted, and has yet to look whether the process sleeps
   EXPECT_TRUE(host.bridge->MaySleep());
@@ -350,8 +349,7 @@ TEST(KernelBridge, TheKernelKnowsWhatIsAcknowledgedBeforeTheAcknowledgementLeave
   Host host(Durability::kDisk, {.heartbeat = true, .vote = true, .append = false, .quorum = true});
   host.Follow(1, 1);
   host.bridge->BeginTurn(host.now_ns, *host.replica);
-  host.bridge->Receive(host.now_ns,
-                       {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Batch(0, 0, 1)},
+  host.bridge->Receive(host.now_ns, {.from = NodeId(1), .to = NodeId(3), .term = Term(1), .body = Host::Batch(0, 0, 1)},
                        *host.replica);
   host.replica->Settle();
   ASSERT_NE(LastSent<raft::AppendReply>(host), nullptr);
@@ -438,15 +436,14 @@ TEST(KernelBridge, R2_ALeaderThatDiesBeforeItWroteWhatItHasAnsweredGoesOnAsItsel
   Lead(host);
   const auto acknowledge = [&host](uint64_t index) {
     for (const uint64_t node : {1, 2}) {
-      host.Arrive(node, 1,
-                  raft::AppendReply{.accepted = true, .index = LogIndex(index), .loop_seq = 8 + index});
+      host.Arrive(node, 1, raft::AppendReply{.accepted = true, .index = LogIndex(index), .loop_seq = 8 + index});
     }
     host.Turn();
   };
   acknowledge(1);
   host.disk_held = true;
-  host.replica->ReceiveRequest(host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}},
-                                             .timeout_ns = 1'000 * kMillisecond});
+  host.replica->ReceiveRequest(
+      host.now_ns, {.command = {.key = {.kind = kv::CommandKind::kOpen, .a = 7}}, .timeout_ns = 1'000 * kMillisecond});
   host.Turn();
   acknowledge(2);
   ASSERT_EQ(host.raft().commit(), LogIndex(2)) << "by the others alone";

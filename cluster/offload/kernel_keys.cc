@@ -17,7 +17,8 @@ absl::Status Put(int map_fd, uint32_t id, const hr_node_key& key) {
 std::vector<uint32_t> Ids(int map_fd) {
   std::vector<uint32_t> ids;
   uint32_t id = 0;
-  for (const uint32_t* from = nullptr; bpf_map_get_next_key(map_fd, from, &id) == 0; from = &ids.back()) ids.push_back(id);
+  for (const uint32_t* from = nullptr; bpf_map_get_next_key(map_fd, from, &id) == 0; from = &ids.back())
+    ids.push_back(id);
   return ids;
 }
 

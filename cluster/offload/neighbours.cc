@@ -27,8 +27,7 @@ ndmsg Header(int ifindex, int family, uint8_t flags) {
 
 // As `ip neigh replace ... use`: the kernel behaves as if it had a packet for the address, and resolves it.
 void Provoke(int ifindex, const net::IpAddress& address) {
-  net::netlink::Request request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE,
-                                Header(ifindex, address.family(), NTF_USE));
+  net::netlink::Request request(RTM_NEWNEIGH, NLM_F_CREATE | NLM_F_REPLACE, Header(ifindex, address.family(), NTF_USE));
   request.Put(NDA_DST, address.wire());
   // An interface that is down, or a table that is full: the next Refresh asks again.
   net::netlink::Do(request, "ask for a neighbour").IgnoreError();
@@ -39,8 +38,7 @@ bool Same(const hr_node_peer& a, const hr_node_peer& b) { return std::memcmp(&a,
 }  // namespace
 
 absl::StatusOr<Neighbours> Neighbours::Open(BpfKernel& kernel) {
-  constexpr std::array<uint32_t, 4> kGroups = {RTNLGRP_NEIGH, RTNLGRP_LINK, RTNLGRP_IPV4_ROUTE,
-                                               RTNLGRP_IPV6_ROUTE};
+  constexpr std::array<uint32_t, 4> kGroups = {RTNLGRP_NEIGH, RTNLGRP_LINK, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE};
   auto events = net::netlink::Socket::Open(kGroups);
   if (!events.ok()) return events.status();
   return Neighbours(kernel, *std::move(events));

@@ -19,12 +19,8 @@ constexpr uint64_t kHead_bytes = BPF_RINGBUF_HDR_SZ;
 constexpr int kSpinsBeforeYield = 10'000;
 
 // The kernel publishes a position by a store with release, a record by an exchange of its head.
-uint64_t Load64(const char* at) {
-  return __atomic_load_n(reinterpret_cast<const uint64_t*>(at), __ATOMIC_ACQUIRE);
-}
-uint32_t Load32(const char* at) {
-  return __atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE);
-}
+uint64_t Load64(const char* at) { return __atomic_load_n(reinterpret_cast<const uint64_t*>(at), __ATOMIC_ACQUIRE); }
+uint32_t Load32(const char* at) { return __atomic_load_n(reinterpret_cast<const uint32_t*>(at), __ATOMIC_ACQUIRE); }
 
 uint64_t Step(uint32_t record_bytes) { return (record_bytes + kHead_bytes + 7) & ~uint64_t{7}; }
 

@@ -68,10 +68,10 @@ uint32_t EveryAckForKernel(const raft::Raft& raft) {
 hr_node_shared SharedStateOf(const raft::Raft& raft) {
   hr_node_shared shared{};
   shared.raft = {.term = raft.term().value(),
-               .voted_for = raft.voted_for().value(),
-               .leader = raft.leader().value(),
-               .last_index = raft.log().last_index().value(),
-               .last_term = raft.log().last_term().value()};
+                 .voted_for = raft.voted_for().value(),
+                 .leader = raft.leader().value(),
+                 .last_index = raft.log().last_index().value(),
+                 .last_term = raft.log().last_term().value()};
   shared.matched = MatchedForKernel(raft).value();
   shared.heard_ns = raft.detector().leader_heard_ns();
   shared.election_timeout_ns = raft.detector().timeout_ns() + raft.detector().stalled_by_ns();

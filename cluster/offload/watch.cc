@@ -27,8 +27,7 @@ constexpr useconds_t kProofPause_us = 1'000;
 constexpr uint32_t kMtu_bytes = 1500;
 
 absl::Status Annotate(const absl::Status& status, absl::string_view what) {
-  return status.ok() ? status
-                     : absl::Status(status.code(), absl::StrCat(what, ": ", std::string(status.message())));
+  return status.ok() ? status : absl::Status(status.code(), absl::StrCat(what, ": ", std::string(status.message())));
 }
 
 // Interface names have 15 characters, and instances more.
@@ -58,8 +57,7 @@ std::string ToString(const Endpoint& endpoint) {
 absl::StatusOr<std::unique_ptr<Watch>> Watch::Start(const WatchSpec& spec) {
   if (spec.incarnation == 0) return absl::InvalidArgumentError("a watch needs an incarnation");
   if (spec.peers.size() > HR_WATCH_PEERS)
-    return absl::InvalidArgumentError(
-        absl::StrCat("at most ", HR_WATCH_PEERS, " peers, not ", spec.peers.size()));
+    return absl::InvalidArgumentError(absl::StrCat("at most ", HR_WATCH_PEERS, " peers, not ", spec.peers.size()));
   auto watch = std::unique_ptr<Watch>(new Watch(spec));
   if (absl::Status status = RemoveLeftovers(spec.instance); !status.ok()) return status;
   if (absl::Status status = watch->MakeLink(); !status.ok()) return status;
@@ -78,8 +76,7 @@ Watch::~Watch() {
 
 absl::Status Watch::RemoveLeftovers(const std::string& instance) {
   // The other end, the queueing discipline with the packet in it, and the filter go with it.
-  return Annotate(net::DeleteOwnedLink(OuterEnd(instance), instance),
-                  "removing what a former incarnation left");
+  return Annotate(net::DeleteOwnedLink(OuterEnd(instance), instance), "removing what a former incarnation left");
 }
 
 absl::Status Watch::MakeLink() {
@@ -116,9 +113,9 @@ absl::Status Watch::Load() {
   config.resigning_laps = kResigningLaps;
   config.stall_from_ns = spec_.stall_from_ns;
   config.stall_until_ns = spec_.stall_until_ns;
-  for (const auto& [map, fd] : {std::pair(skeleton_->maps.node, spec_.state_map),
-                                std::pair(skeleton_->maps.numbers, spec_.numbers_map),
-                                std::pair(skeleton_->maps.node_keys, spec_.keys_map)}) {
+  for (const auto& [map, fd] :
+       {std::pair(skeleton_->maps.node, spec_.state_map), std::pair(skeleton_->maps.numbers, spec_.numbers_map),
+        std::pair(skeleton_->maps.node_keys, spec_.keys_map)}) {
     if (fd < 0) continue;
     if (const int error = bpf_map__reuse_fd(map, fd); error != 0)
       return Annotate(net::BpfLoadError(-error), absl::StrCat("sharing the map ", bpf_map__name(map)));
@@ -126,7 +123,8 @@ absl::Status Watch::Load() {
   if (const int error = watch_bpf__load(skeleton_); error != 0)
     return Annotate(net::BpfLoadError(-error), "the watch's programs");
   if (spec_.keys_map < 0) {
-    if (absl::Status status = WriteKeys(bpf_map__fd(skeleton_->maps.node_keys), spec_.cluster_keys); !status.ok()) return status;
+    if (absl::Status status = WriteKeys(bpf_map__fd(skeleton_->maps.node_keys), spec_.cluster_keys); !status.ok())
+      return status;
   }
   if (const int error = watch_bpf__attach(skeleton_); error != 0)
     return Annotate(net::BpfLoadError(-error), "attaching to the kernel's tracepoints");
@@ -185,9 +183,8 @@ absl::Status Watch::Kick() {
   LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame, .data_size_in = sizeof(frame));
   if (bpf_prog_test_run_opts(bpf_program__fd(skeleton_->progs.hr_watch_kick), &options) != 0)
     return absl::ErrnoToStatus(errno, "cannot run the program that sets the clock going");
-  return static_cast<int>(options.retval) >= 0
-             ? absl::OkStatus()
-             : absl::InternalError("the clock's link does not take its packet");
+  return static_cast<int>(options.retval) >= 0 ? absl::OkStatus()
+                                               : absl::InternalError("the clock's link does not take its packet");
 }
 
 void Watch::Tend(uint64_t now_ns) {
@@ -228,8 +225,8 @@ void Watch::SetProxyKeys(const std::vector<hr_siphash_key>& keys) {
 void Watch::SetPeers(std::vector<Endpoint> peers) {
   if (peers.size() > HR_WATCH_PEERS) peers.resize(HR_WATCH_PEERS);
   for (uint32_t i = 0; i < HR_WATCH_PEERS; ++i) {
-    const bool same = i < peers.size() && i < spec_.peers.size() &&
-                      peers[i].address == spec_.peers[i].address && peers[i].port == spec_.peers[i].port;
+    const bool same = i < peers.size() && i < spec_.peers.size() && peers[i].address == spec_.peers[i].address &&
+                      peers[i].port == spec_.peers[i].port;
     if (!same) targets_.At(i)->ifindex = 0;
   }
   spec_.peers = std::move(peers);
@@ -239,8 +236,7 @@ std::vector<std::string> Watch::FindRoutes() {
   std::vector<std::string> untold;
   auto write = [&](uint32_t index, absl::string_view who, const Endpoint& to, const hr_siphash_key& key) {
     const absl::Status status = WriteTarget(index, to, key);
-    if (!status.ok())
-      untold.push_back(absl::StrCat(who, " ", ToString(to), ": ", std::string(status.message())));
+    if (!status.ok()) untold.push_back(absl::StrCat(who, " ", ToString(to), ": ", std::string(status.message())));
   };
   for (uint32_t i = 0; i < spec_.peers.size(); ++i) write(i, "peer", spec_.peers[i], {});
   for (uint32_t i = 0; i < spec_.proxies.size(); ++i) {

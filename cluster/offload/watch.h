@@ -50,9 +50,9 @@ struct WatchSpec {
   uint64_t cluster_id = 0;
   uint64_t cluster_epoch = 0;
   std::vector<hr_node_key> cluster_keys{};  // of a watch without a kernel part; else they are in keys_map
-  Endpoint peer_address{};        // this node's: where its datagrams come from
-  Endpoint serve{};               // what announcements name
-  std::vector<Endpoint> peers{};  // the others
+  Endpoint peer_address{};                  // this node's: where its datagrams come from
+  Endpoint serve{};                         // what announcements name
+  std::vector<Endpoint> peers{};            // the others
   std::vector<Proxy> proxies{};
   // A leader whose loop waits for a processor is stalled from this long after it last turned, and until then. It
   // is no longer once the loop has run for stall_from_ns since. 0 and 0: never.
@@ -82,7 +82,8 @@ class Watch {
   // nodes that cannot be notified, and why, one line each.
   std::vector<std::string> FindRoutes();
 
-  // The proxies' keys from now on, in the order of `spec.proxies`. Each proxy is notified with its key once FindRoutes has been called.
+  // The proxies' keys from now on, in the order of `spec.proxies`. Each proxy is notified with its key once FindRoutes
+  // has been called.
   void SetProxyKeys(const std::vector<hr_siphash_key>& keys);
 
   // The peers from now on. A former peer is not notified; a new one is once FindRoutes has found it.

@@ -99,9 +99,7 @@ TEST_F(WatchLiveTest, ASegmentationFaultIsADeath) { ExpectDeathByCommand("segv",
 TEST_F(WatchLiveTest, AnAbortIsADeath) { ExpectDeathByCommand("abort", 1, HR_WATCH_SIGNAL, SIGABRT); }
 TEST_F(WatchLiveTest, AnExitOfOneThreadIsADeath) { ExpectDeathByCommand("exit", 1, HR_WATCH_EXIT, 0); }
 // The other threads hear of exit_group(2) as SIGKILL, before the memory is torn down.
-TEST_F(WatchLiveTest, AnExitOfSeveralThreadsIsADeath) {
-  ExpectDeathByCommand("exit", 4, HR_WATCH_SIGNAL, SIGKILL);
-}
+TEST_F(WatchLiveTest, AnExitOfSeveralThreadsIsADeath) { ExpectDeathByCommand("exit", 4, HR_WATCH_SIGNAL, SIGKILL); }
 
 TEST_F(WatchLiveTest, OnlyTheLastThreadsEndIsADeath) {
 #if defined(__has_feature)
@@ -115,8 +113,7 @@ TEST_F(WatchLiveTest, OnlyTheLastThreadsEndIsADeath) {
     const uint64_t begun_ns = victim.Command("last-thread");
     ExpectResignation(ListenUntilRest(victim));
     EXPECT_EQ(victim.watched().cause, uint32_t{HR_WATCH_EXIT});
-    EXPECT_GE(victim.watched().dead_ns - begun_ns, 200'000'000u)
-        << "the first thread's end was taken for a death";
+    EXPECT_GE(victim.watched().dead_ns - begun_ns, 200'000'000u) << "the first thread's end was taken for a death";
   });
 }
 
@@ -149,8 +146,7 @@ TEST_F(WatchLiveTest, AStopIsNoDeathButTheEndOfTheLease) {
       ASSERT_FALSE(heard.empty());
       ExpectResignation(heard);
       const double after_ms = static_cast<double>(heard.front().at_ns - stopped_ns) / 1e6;
-      printf("SIGSTOP with a lease of %d ms: RESIGN at a peer after %.1f ms\n", static_cast<int>(kLease_ms),
-             after_ms);
+      printf("SIGSTOP with a lease of %d ms: RESIGN at a peer after %.1f ms\n", static_cast<int>(kLease_ms), after_ms);
       EXPECT_GT(after_ms, static_cast<double>(kLease_ms) / 2) << "its loop last turned a little before";
       EXPECT_EQ(victim.watched().dead_ns, 0u);
       EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_LEASE_OVER});

@@ -123,8 +123,10 @@ TEST_F(WatchLiveTest, WhatAStandstillOfTheMachineTakesFromTheLeaseIsForgiven) {
     for (const net::LinkInfo& link : *links)
       if (link.name.ends_with("c0")) outer = link.name;
     // A lap of 200 ms: so much of the 1,600 bytes that each is charged for passes in that time.
-    ASSERT_EQ(Shell("tc class change dev " + outer + " parent 1: classid 1:a htb rate 64kbit ceil 64kbit burst 16 cburst 16"
-                    " mpu 1600 quantum 1600"), 0);
+    ASSERT_EQ(Shell("tc class change dev " + outer +
+                    " parent 1: classid 1:a htb rate 64kbit ceil 64kbit burst 16 cburst 16"
+                    " mpu 1600 quantum 1600"),
+              0);
     const auto await_lap = [&] {
       const uint64_t laps = victim.clock().laps;
       for (int i = 0; i < 1'000 && victim.clock().laps == laps; ++i) usleep(1'000);
@@ -138,7 +140,8 @@ TEST_F(WatchLiveTest, WhatAStandstillOfTheMachineTakesFromTheLeaseIsForgiven) {
     }
     EXPECT_EQ(victim.clock().resignations, 0u);
     victim.Kill(SIGSTOP);
-    EXPECT_FALSE(Listen(1'500, 1'500).empty()) << "a loop that hangs for longer than a second is not forgiven for late laps";
+    EXPECT_FALSE(Listen(1'500, 1'500).empty())
+        << "a loop that hangs for longer than a second is not forgiven for late laps";
     EXPECT_EQ(victim.clock().resignations, 1u);
   });
 }
@@ -153,8 +156,7 @@ TEST_F(WatchLiveTest, ALeaderThatIsStalledForTooLongResigns) {
     while (victim.clock().running != 0 && hog.Lasts())
       for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
     for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));  // what was said since
-    const auto first =
-        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !HintsStall(one); });
+    const auto first = std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !HintsStall(one); });
     ExpectStallHints({heard.begin(), first});
     EXPECT_GE(first - heard.begin(), 8);
     ExpectResignation({first, heard.end()});
@@ -191,8 +193,7 @@ TEST_F(WatchLiveTest, ALongLeaseMakesAStallNoLaterAndNoLonger) {
       for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
     const hr_watch_clock clock = victim.clock();
     for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));  // what was said since
-    const auto first =
-        std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !HintsStall(one); });
+    const auto first = std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !HintsStall(one); });
     ASSERT_NE(first, heard.begin());
     ASSERT_NE(first, heard.end());
     ExpectStallHints({heard.begin(), first});
@@ -238,8 +239,7 @@ TEST_F(WatchLiveTest, ALeaderInABusyLoopIsNotStalled) {
       while (victim.clock().resigned == 0 && MonotonicNs() - victim.clock().turned_ns < kStallUntil_ms / 2 * 1'000'000)
         for (Heard& one : Listen(20, 200)) heard.push_back(std::move(one));
       for (Heard& one : ListenUntilRest(victim)) heard.push_back(std::move(one));
-      const auto first =
-          std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !HintsStall(one); });
+      const auto first = std::find_if(heard.begin(), heard.end(), [](const Heard& one) { return !HintsStall(one); });
       ASSERT_NE(first, heard.end());
       EXPECT_EQ(victim.clock().cause, uint32_t{HR_WATCH_LEASE_OVER});
       EXPECT_EQ(victim.watched().dead_ns, 0u);

@@ -138,8 +138,7 @@ TEST_F(WatchTest, DoesNotTouchAForeignLinkOfItsName) {
         if (link.name.ends_with("c0")) name = link.name;
     }
     ASSERT_EQ(Shell("ip link add " + name + " type veth peer name foreign"), 0);
-    EXPECT_THAT(Watch::Start(Spec()).status(),
-                net::FailsWith(absl::StatusCode::kFailedPrecondition, name.c_str()));
+    EXPECT_THAT(Watch::Start(Spec()).status(), net::FailsWith(absl::StatusCode::kFailedPrecondition, name.c_str()));
     EXPECT_TRUE(net::FindLink(name).ok());
   });
 }

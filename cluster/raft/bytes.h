@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Numbers and texts as bytes: little-endian on every host, a text behind its length. Configurations, the commands of the
-// log, the records on disk and every datagram are written and read with it. The reader never passes the end: it remembers that something
-// did not fit and gives zeros, so that a decoder checks once, at its end. Texts are views into what is read.
+// Numbers and texts as bytes: little-endian on every host, a text behind its length. Configurations, the commands of
+// the log, the records on disk and every datagram are written and read with it. The reader never passes the end: it
+// remembers that something did not fit and gives zeros, so that a decoder checks once, at its end. Texts are views into
+// what is read.
 
 #pragma once
 
@@ -65,8 +66,7 @@ class ByteWriter {
 
   template <typename Number>
   static void Store(char* to, Number number) {
-    static_assert(std::is_integral_v<Number> && !std::is_same_v<Number, bool>,
-                  "say how wide it is on the wire");
+    static_assert(std::is_integral_v<Number> && !std::is_same_v<Number, bool>, "say how wide it is on the wire");
     if constexpr (std::endian::native == std::endian::little) {
       std::memcpy(to, &number, sizeof(number));
     } else {

@@ -14,8 +14,7 @@ constexpr uint8_t kVersion = 1;
 constexpr uint32_t kAllSlots = (1u << HR_RAFT_MAX_MEMBERS) - 1;
 
 void RemoveMembers(Configuration& configuration, uint32_t slots) {
-  std::erase_if(configuration.members,
-                [slots](const Member& member) { return ((slots >> member.slot) & 1) != 0; });
+  std::erase_if(configuration.members, [slots](const Member& member) { return ((slots >> member.slot) & 1) != 0; });
 }
 
 // One after the other; `voters` are those that the change leads to.
@@ -37,8 +36,7 @@ struct Changer {
         if ((next.voters & bit) == 0) next.leaving |= bit;
         voters &= ~bit;
         return ChangeRefusal::kNone;
-      default:
-        return Move(change);
+      default: return Move(change);
     }
   }
 
@@ -105,8 +103,8 @@ ChangeResult Changed(const Configuration& now, const std::vector<MemberChange>& 
     return result;
   }
   if (changer.voters != now.voters) next.next_voters = changer.voters;
-  // Until the first change each node has its addresses from its own file (epoch 0): what the leader's says already may be
-  // news to the others.
+  // Until the first change each node has its addresses from its own file (epoch 0): what the leader's says already may
+  // be news to the others.
   const bool same = next.members == now.members && !next.joint() && next.leaving == now.leaving;
   if (changes.empty() || (same && now.epoch != 0)) {
     result.refusal = ChangeRefusal::kNothing;

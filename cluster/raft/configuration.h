@@ -74,9 +74,7 @@ std::optional<Configuration> DecodeConfiguration(std::string_view bytes);
 class ConfigurationHistory {
  public:
   // What holds at `index`, which is committed: a snapshot's, or the bootstrap's at 0.
-  ConfigurationHistory(LogIndex index, Configuration configuration) {
-    Restart(index, std::move(configuration));
-  }
+  ConfigurationHistory(LogIndex index, Configuration configuration) { Restart(index, std::move(configuration)); }
 
   const Configuration& latest() const { return placed_.back().configuration; }
   LogIndex latest_index() const { return placed_.back().index; }

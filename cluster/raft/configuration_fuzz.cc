@@ -25,8 +25,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     hedgerow::raft::EncodeConfiguration(hedgerow::raft::AfterJoint(*decoded));
     return 0;
   }
-  for (const auto kind :
-       {MemberChange::Kind::kAddLearner, MemberChange::Kind::kPromote, MemberChange::Kind::kRemove}) {
+  for (const auto kind : {MemberChange::Kind::kAddLearner, MemberChange::Kind::kPromote, MemberChange::Kind::kRemove}) {
     const NodeId node = decoded->members.empty() ? NodeId(1) : decoded->members.back().id;
     const ChangeResult result = hedgerow::raft::Changed(*decoded, {{.kind = kind, .node = node}});
     if (result.refusal == ChangeRefusal::kNone) hedgerow::raft::EncodeConfiguration(result.next);

@@ -64,9 +64,7 @@ TEST(Configuration, AFormerMemberMakesRoomForTheNext) {
 
 TEST(Configuration, EveryRefusalIsSaidForWhatItMeans) {
   const Configuration now = Made(Three(), {Change(Kind::kAddLearner, 4, "a")});
-  const auto refusal = [&now](const std::vector<MemberChange>& changes) {
-    return Changed(now, changes).refusal;
-  };
+  const auto refusal = [&now](const std::vector<MemberChange>& changes) { return Changed(now, changes).refusal; };
   EXPECT_EQ(refusal({Change(Kind::kAddLearner, 2)}), ChangeRefusal::kMember);
   EXPECT_EQ(refusal({Change(Kind::kPromote, 9)}), ChangeRefusal::kNoMember);
   EXPECT_EQ(refusal({Change(Kind::kRemove, 9)}), ChangeRefusal::kNoMember);

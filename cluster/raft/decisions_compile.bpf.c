@@ -17,7 +17,7 @@ struct decisions_input {
   __u32 reserved;
 };
 
-SECTION("socket") int decide(struct decisions_input *input) {
+SECTION("socket") int decide(struct decisions_input* input) {
   const __u64 quorum = hr_raft_quorum_value(input->reached, input->voters, input->next_voters);
   int answer = hr_raft_moves_commit(input->state.term, input->state.last_index, quorum, input->append.prev_term);
   answer += hr_raft_may_pre_vote(&input->state, &input->request, input->leader_heard);

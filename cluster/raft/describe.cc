@@ -35,9 +35,8 @@ std::string EntriesText(const std::vector<Entry>& entries) {
 
 struct BodyText {
   std::string operator()(const VoteRequest& m) const {
-    return absl::StrCat(m.pre_vote ? "would you vote for me in term " : "vote for me in term ",
-                        m.asked_term.value(), "; my log ends at ", m.last_index.value(), "/",
-                        m.last_term.value(),
+    return absl::StrCat(m.pre_vote ? "would you vote for me in term " : "vote for me in term ", m.asked_term.value(),
+                        "; my log ends at ", m.last_index.value(), "/", m.last_term.value(),
                         m.transfer_term > Term()
                             ? absl::StrCat("; the leader of term ", m.transfer_term.value(), " asked for it")
                             : "");
@@ -57,15 +56,13 @@ struct BodyText {
     if (m.conflict_term == Term()) {
       return absl::StrCat("not after ", m.index.value(), ": my log ends before ", m.conflict_index.value());
     }
-    return absl::StrCat("not after ", m.index.value(), ": I have term ", m.conflict_term.value(),
-                        " there, from ", m.conflict_index.value());
+    return absl::StrCat("not after ", m.index.value(), ": I have term ", m.conflict_term.value(), " there, from ",
+                        m.conflict_index.value());
   }
   std::string operator()(const Heartbeat& m) const {
     return absl::StrCat("heartbeat ", m.round, "; commit ", m.commit.value());
   }
-  std::string operator()(const HeartbeatReply& m) const {
-    return absl::StrCat("heartbeat ", m.round, " heard");
-  }
+  std::string operator()(const HeartbeatReply& m) const { return absl::StrCat("heartbeat ", m.round, " heard"); }
   std::string operator()(const ReadIndexRequest& m) const {
     return absl::StrCat("question ", m.id.number, ": what must a read see?");
   }
@@ -98,46 +95,29 @@ std::string PersistText(const Persist& persist) {
 std::string ReasonText(const MembershipAnswer& answer) {
   const uint64_t about = answer.about.value();
   switch (answer.refusal) {
-    case ChangeRefusal::kNone:
-      return "";
-    case ChangeRefusal::kNotLeader:
-      return "not the leader";
-    case ChangeRefusal::kTransferring:
-      return "leadership is being transferred";
-    case ChangeRefusal::kUnfinished:
-      return "what came before it is not committed yet";
-    case ChangeRefusal::kFull:
-      return "there is no room for another member";
-    case ChangeRefusal::kMember:
-      return absl::StrCat(about, " is a member already");
-    case ChangeRefusal::kNoMember:
-      return absl::StrCat(about, " is no member");
-    case ChangeRefusal::kVoter:
-      return absl::StrCat(about, " votes already");
-    case ChangeRefusal::kNotCaughtUp:
-      return absl::StrCat(about, " has not caught up");
-    case ChangeRefusal::kNoVoterLeft:
-      return "no voter would be left";
-    case ChangeRefusal::kAddressTaken:
-      return absl::StrCat("another member has the address for ", about);
-    case ChangeRefusal::kAddressTooLong:
-      return absl::StrCat("the address for ", about, " is too long");
-    case ChangeRefusal::kNothing:
-      return "it changes nothing";
+    case ChangeRefusal::kNone: return "";
+    case ChangeRefusal::kNotLeader: return "not the leader";
+    case ChangeRefusal::kTransferring: return "leadership is being transferred";
+    case ChangeRefusal::kUnfinished: return "what came before it is not committed yet";
+    case ChangeRefusal::kFull: return "there is no room for another member";
+    case ChangeRefusal::kMember: return absl::StrCat(about, " is a member already");
+    case ChangeRefusal::kNoMember: return absl::StrCat(about, " is no member");
+    case ChangeRefusal::kVoter: return absl::StrCat(about, " votes already");
+    case ChangeRefusal::kNotCaughtUp: return absl::StrCat(about, " has not caught up");
+    case ChangeRefusal::kNoVoterLeft: return "no voter would be left";
+    case ChangeRefusal::kAddressTaken: return absl::StrCat("another member has the address for ", about);
+    case ChangeRefusal::kAddressTooLong: return absl::StrCat("the address for ", about, " is too long");
+    case ChangeRefusal::kNothing: return "it changes nothing";
   }
   return "?";
 }
 
 std::string ReasonText(RefusalReason reason) {
   switch (reason) {
-    case RefusalReason::kNotLeader:
-      return "not the leader";
-    case RefusalReason::kTransferring:
-      return "leadership is being transferred";
-    case RefusalReason::kOverloaded:
-      return "overloaded";
-    case RefusalReason::kExpired:
-      return "too late";
+    case RefusalReason::kNotLeader: return "not the leader";
+    case RefusalReason::kTransferring: return "leadership is being transferred";
+    case RefusalReason::kOverloaded: return "overloaded";
+    case RefusalReason::kExpired: return "too late";
   }
   return "?";
 }
@@ -149,21 +129,16 @@ std::string Describe(const Configuration& configuration) {
   if (configuration.joint()) parts[0] += " and " + MembersText(configuration, configuration.next_voters);
   if (configuration.learners() != 0)
     parts.push_back("learners " + MembersText(configuration, configuration.learners()));
-  if (configuration.leaving != 0)
-    parts.push_back("leaving " + MembersText(configuration, configuration.leaving));
+  if (configuration.leaving != 0) parts.push_back("leaving " + MembersText(configuration, configuration.leaving));
   return absl::StrCat("configuration ", configuration.epoch, " (", absl::StrJoin(parts, "; "), ")");
 }
 
 std::string Describe(Role role) {
   switch (role) {
-    case Role::kFollower:
-      return "follower";
-    case Role::kPreCandidate:
-      return "pre-candidate";
-    case Role::kCandidate:
-      return "candidate";
-    case Role::kLeader:
-      return "leader";
+    case Role::kFollower: return "follower";
+    case Role::kPreCandidate: return "pre-candidate";
+    case Role::kCandidate: return "candidate";
+    case Role::kLeader: return "leader";
   }
   return "?";
 }
@@ -182,13 +157,13 @@ std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
   }
   if (outputs.publish_leader.has_value()) {
     const PublishLeader& seen = *outputs.publish_leader;
-    lines.push_back(seen.leader.IsSet() ? absl::StrCat(self, " sees leader ", seen.leader.value(), " of term ",
-                                                       seen.term.value())
-                                        : absl::StrCat(self, " sees no leader"));
+    lines.push_back(seen.leader.IsSet()
+                        ? absl::StrCat(self, " sees leader ", seen.leader.value(), " of term ", seen.term.value())
+                        : absl::StrCat(self, " sees no leader"));
   }
   for (const AcceptedProposal& accepted : outputs.accepted) {
-    lines.push_back(absl::StrCat(self, " gives proposal ", accepted.tag, " the place ", accepted.index.value(),
-                                 "/", accepted.term.value()));
+    lines.push_back(absl::StrCat(self, " gives proposal ", accepted.tag, " the place ", accepted.index.value(), "/",
+                                 accepted.term.value()));
   }
   for (const Refusal& refusal : outputs.refused_proposals) {
     lines.push_back(absl::StrCat(self, " refuses proposal ", refusal.tag, ": ", ReasonText(refusal.reason)));
@@ -201,8 +176,7 @@ std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
   }
   if (outputs.configuration.has_value())
     lines.push_back(absl::StrCat(self, " goes by ", Describe(*outputs.configuration)));
-  if (outputs.persist.has_value())
-    lines.push_back(absl::StrCat(self, " writes ", PersistText(*outputs.persist)));
+  if (outputs.persist.has_value()) lines.push_back(absl::StrCat(self, " writes ", PersistText(*outputs.persist)));
   for (const Message& message : outputs.send) lines.push_back(Describe(message));
   if (outputs.install.has_value()) {
     lines.push_back(absl::StrCat(self, " installs the snapshot at ", outputs.install->last.index.value(), "/",
@@ -210,12 +184,11 @@ std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
   }
   for (const Entry& entry : outputs.apply) lines.push_back(absl::StrCat(self, " applies ", EntryText(entry)));
   for (const SnapshotNeeded& needed : outputs.snapshots_needed) {
-    lines.push_back(absl::StrCat(self, " wants a snapshot at ", needed.at_least.value(), " or later for ",
-                                 needed.to.value()));
+    lines.push_back(
+        absl::StrCat(self, " wants a snapshot at ", needed.at_least.value(), " or later for ", needed.to.value()));
   }
   for (const ReadReady& read : outputs.reads_ready) {
-    lines.push_back(
-        absl::StrCat(self, " may answer read ", read.tag, " (", read.index.value(), " is applied)"));
+    lines.push_back(absl::StrCat(self, " may answer read ", read.tag, " (", read.index.value(), " is applied)"));
   }
   for (const Refusal& refusal : outputs.refused_reads) {
     lines.push_back(absl::StrCat(self, " refuses read ", refusal.tag, ": ", ReasonText(refusal.reason)));

@@ -45,12 +45,11 @@ TEST(Dissertation_4_2_3_Disruption, WhoHearsALeaderIgnoresCandidates) {
   TestCluster cluster(3);
   cluster.Elect(1);
   const Term term = cluster.At(2).term();
-  cluster.Inject(
-      {.from = NodeId(3),
-       .to = NodeId(2),
-       .term = Term(50),
-       .body = VoteRequest{
-           .asked_term = Term(50), .last_index = LogIndex(90), .last_term = Term(49), .transfer_term = {}}});
+  cluster.Inject({.from = NodeId(3),
+                  .to = NodeId(2),
+                  .term = Term(50),
+                  .body = VoteRequest{
+                      .asked_term = Term(50), .last_index = LogIndex(90), .last_term = Term(49), .transfer_term = {}}});
   cluster.DeliverOnce(3, 2);
   EXPECT_EQ(cluster.At(2).term(), term);
   EXPECT_TRUE(cluster.network().empty());

@@ -53,8 +53,8 @@ class FailureDetector {
   void LeaderHeard(uint64_t now_ns, uint64_t heard_ns);
   // Its heartbeats say how long its network takes.
   void SetLeaderTimeout(uint64_t timeout_ns);
-  // Its host says that its loop waits for a processor (docs/adr/0024): it counts as heard, but the pause goes on. False:
-  // the pause is too long for that.
+  // Its host says that its loop waits for a processor (docs/adr/0024): it counts as heard, but the pause goes on.
+  // False: the pause is too long for that.
   bool LeaderStalled(uint64_t now_ns);
   void ElectionFailed() { ++failed_elections_; }
 
@@ -67,7 +67,8 @@ class FailureDetector {
   void PeerConfirmed(size_t member, uint64_t now_ns);
 
   // To be called at next_poll_ns() at the latest while nothing else happens: only a pause that this process has seen
-  // counts, because its kernel part may have heard the leader meanwhile. A leader that was not called was itself silent.
+  // counts, because its kernel part may have heard the leader meanwhile. A leader that was not called was itself
+  // silent.
   void Poll(uint64_t now_ns);
   uint64_t next_poll_ns() const;
 

@@ -61,8 +61,8 @@ void InvariantChecker::Started(const Raft& node, NodeId id) {
       {snapshot.index, snapshot.index > LogIndex() ? node.snapshot().configuration : node.options().initial}};
   seen.term = node.term();
   if (node.term() < seen.process_term) {
-    Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(),
-         " after it promised in term ", seen.process_term.value());
+    Fail("monotone terms: node ", id.value(), " starts in term ", node.term().value(), " after it promised in term ",
+         seen.process_term.value());
   }
   for (LogIndex index = start.index.Next(); node.log().Has(index); index = index.Next()) {
     Append(seen, id, node.log().At(index));
@@ -140,8 +140,8 @@ void InvariantChecker::Adopted(NodeId id) {
   if (acknowledged.index == LogIndex()) return;
   const uint64_t index = acknowledged.index.value();
   if (index <= node.log.size() && node.log[index - 1].term == acknowledged.term) return;
-  Fail("node ", id.value(), " starts without entry ", index,
-       ", which its kernel part has acknowledged in term ", acknowledged.term.value());
+  Fail("node ", id.value(), " starts without entry ", index, ", which its kernel part has acknowledged in term ",
+       acknowledged.term.value());
 }
 
 bool InvariantChecker::IsCommitted(const EntryId& entry) const {
@@ -192,11 +192,10 @@ void InvariantChecker::Append(Node& node, NodeId id, const Entry& entry) {
   const Term previous = node.log.empty() ? Term() : node.log.back().term;
   const Identity identity{.term = entry.term, .content = ContentOf(entry)};
   node.log.push_back(identity);
-  const auto [known, fresh] =
-      entries_.try_emplace(Key(entry.index, entry.term), Fixed{identity.content, previous});
+  const auto [known, fresh] = entries_.try_emplace(Key(entry.index, entry.term), Fixed{identity.content, previous});
   if (!fresh && (known->second.content != identity.content || known->second.previous != previous)) {
-    Fail("Log Matching: node ", id.value(), " has another entry ", entry.index.value(), " of term ",
-         entry.term.value(), " than was seen before");
+    Fail("Log Matching: node ", id.value(), " has another entry ", entry.index.value(), " of term ", entry.term.value(),
+         " than was seen before");
   }
   if (entry.kind == EntryKind::kConfiguration) ConfigurationAppended(node, id, entry, fresh);
 }
@@ -252,8 +251,7 @@ void InvariantChecker::MajorityVoted(const Node& leader, NodeId id) {
     return member == id || (vote != votes_.end() && vote->second == id);
   });
   if (missed.empty()) return;
-  Fail("election: node ", id.value(), " leads term ", leader.term.value(), ", for which only ", missed,
-       " voted");
+  Fail("election: node ", id.value(), " leads term ", leader.term.value(), ", for which only ", missed, " voted");
 }
 
 const Configuration* InvariantChecker::CommittedConfiguration(LogIndex index) const {
@@ -287,8 +285,7 @@ void InvariantChecker::ConfigurationAppended(Node& node, NodeId id, const Entry&
     const bool returns = ((last.leaving >> member.slot) & 1) != 0;
     steps = steps && (kept == nullptr || returns || kept->slot == member.slot);
   }
-  if (!steps)
-    Fail("configuration: node ", id.value(), " goes from ", last.epoch, " to ", next->epoch, " in one step");
+  if (!steps) Fail("configuration: node ", id.value(), " goes from ", last.epoch, " to ", next->epoch, " in one step");
   if (last_index.value() > committed_.size()) {
     Fail("configuration: node ", id.value(), " makes configuration ", next->epoch, " at ", entry.index.value(),
          " before that at ", last_index.value(), " is committed");
@@ -327,8 +324,7 @@ void InvariantChecker::Applied(Node& node, NodeId id, const std::vector<Entry>& 
 void InvariantChecker::BecameLeader(Node& node, NodeId id) {
   const auto [leader, fresh] = leaders_.try_emplace(node.term, id);
   if (!fresh && leader->second != id) {
-    Fail("Election Safety: nodes ", leader->second.value(), " and ", id.value(), " both lead term ",
-         node.term.value());
+    Fail("Election Safety: nodes ", leader->second.value(), " and ", id.value(), " both lead term ", node.term.value());
   }
   MajorityVoted(node, id);
   if (!committed_.empty()) LeaderHasCommitted(node, id, committed_.size() - 1);
@@ -339,16 +335,15 @@ void InvariantChecker::LeaderHasCommitted(const Node& leader, NodeId id, uint64_
   if (from < leader.log.size() && leader.log[from] == committed_[from]) return;
   // An old leader that has not heard of the newer term may lack what is committed in it.
   if (committed_[from].term > leader.term) return;
-  Fail("Leader Completeness: node ", id.value(), " leads term ", leader.term.value(),
-       " without the committed entry ", from + 1, " of term ", committed_[from].term.value());
+  Fail("Leader Completeness: node ", id.value(), " leads term ", leader.term.value(), " without the committed entry ",
+       from + 1, " of term ", committed_[from].term.value());
 }
 
 void InvariantChecker::Said(Node& node, NodeId id, const Message& message) {
   if (std::holds_alternative<AppendRequest>(message.body) || std::holds_alternative<Heartbeat>(message.body)) {
     const auto& [index, configuration] = node.configurations.back();
     const Member* const to = configuration.Find(message.to);
-    const bool left =
-        to != nullptr && ((configuration.leaving >> to->slot) & 1) != 0 && index <= node.commit;
+    const bool left = to != nullptr && ((configuration.leaving >> to->slot) & 1) != 0 && index <= node.commit;
     if (to == nullptr || left) {
       Fail("configuration: node ", id.value(), " leads node ", message.to.value(), ", which is no member");
     }
@@ -387,8 +382,7 @@ std::vector<InvariantChecker::Identity> InvariantChecker::WithCommitted(const Re
   const uint64_t before = std::min<uint64_t>(committed_.size(), log.start.index.value());
   std::vector<Identity> all(committed_.begin(), committed_.begin() + static_cast<ptrdiff_t>(before));
   for (const Entry& entry : log.entries) all.push_back({.term = entry.term, .content = ContentOf(entry)});
-  if (all.size() < committed_.size() || !std::equal(committed_.begin(), committed_.end(), all.begin()))
-    return {};
+  if (all.size() < committed_.size() || !std::equal(committed_.begin(), committed_.end(), all.begin())) return {};
   return all;
 }
 

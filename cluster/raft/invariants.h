@@ -45,9 +45,7 @@ class InvariantChecker {
   // Committed entries may not be missing from it.
   void Recovers(const RestoredState& log);
   // Whether every entry that is known to be committed is in this log.
-  bool HoldsCommitted(const RestoredState& log) const {
-    return !WithCommitted(log).empty() || committed_.empty();
-  }
+  bool HoldsCommitted(const RestoredState& log) const { return !WithCommitted(log).empty() || committed_.empty(); }
 
   // The number of entries known to be committed anywhere.
   uint64_t committed() const { return committed_.size(); }
@@ -60,8 +58,7 @@ class InvariantChecker {
     bool operator==(const Identity&) const = default;
   };
   struct Node {
-    std::vector<Identity>
-        log;  // from index 1: what the node has compacted was committed, and is taken from there
+    std::vector<Identity> log;  // from index 1: what the node has compacted was committed, and is taken from there
     Term term;
     Term promised_term;  // the largest that it voted or acknowledged in: never again below it
     Term process_term;   // the same without what its kernel part has promised

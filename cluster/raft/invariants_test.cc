@@ -20,8 +20,7 @@ Raft NodeWith(uint64_t id, uint64_t term, std::vector<Entry> entries) {
   Options options;
   options.self = NodeId(id);
   options.initial = Configuration::OfVoters({NodeId(1), NodeId(2), NodeId(3)});
-  return Raft(options, {.hard_state = {.term = Term(term), .voted_for = {}}, .entries = std::move(entries)}, 0,
-              0);
+  return Raft(options, {.hard_state = {.term = Term(term), .voted_for = {}}, .entries = std::move(entries)}, 0, 0);
 }
 
 TEST(Invariants, EqualLogsAreFine) {

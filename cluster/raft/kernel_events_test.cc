@@ -32,8 +32,7 @@ class KernelEvents : public testing::Test {
 
   KernelAppended Appended(uint64_t prev, std::vector<std::string> texts, uint64_t commit = 0) {
     const Raft& leader = cluster_.At(1);
-    KernelAppended appended{
-        .leader = NodeId(1), .term = leader.term(), .request = {}, .arrived_ns = cluster_.now_ns()};
+    KernelAppended appended{.leader = NodeId(1), .term = leader.term(), .request = {}, .arrived_ns = cluster_.now_ns()};
     appended.request = {.prev_index = LogIndex(prev), .prev_term = leader.term(), .commit = LogIndex(commit)};
     for (std::string& text : texts) {
       appended.request.entries.push_back(
@@ -83,11 +82,10 @@ TEST_F(KernelEvents, R7_AVoteOfTheKernelIsTheNodes) {
   cluster_.Crash(3);
   cluster_.Restart(3);
   EXPECT_EQ(cluster_.At(3).voted_for(), NodeId(2));
-  cluster_.Inject(
-      {.from = NodeId(1),
-       .to = NodeId(3),
-       .term = Term(5),
-       .body = VoteRequest{.asked_term = Term(5), .last_index = LogIndex(9), .last_term = Term(4)}});
+  cluster_.Inject({.from = NodeId(1),
+                   .to = NodeId(3),
+                   .term = Term(5),
+                   .body = VoteRequest{.asked_term = Term(5), .last_index = LogIndex(9), .last_term = Term(4)}});
   cluster_.DeliverOnce(1, 3);
   EXPECT_FALSE(std::get<VoteReply>(cluster_.network().back().body).granted);
 }
@@ -108,12 +106,10 @@ TEST_F(KernelEvents, HeardPutsTheElectionOff) {
                           .commit = LogIndex(1),
                           .election_timeout_ns = timeout_ns};
   cluster_.Step(3, heard);
-  EXPECT_EQ(cluster_.At(3).election_deadline_ns(), heard_ns + timeout_ns)
-      << "from when it was heard, not from now";
+  EXPECT_EQ(cluster_.At(3).election_deadline_ns(), heard_ns + timeout_ns) << "from when it was heard, not from now";
   cluster_.Step(3, heard);
   EXPECT_EQ(cluster_.At(3).election_deadline_ns(), heard_ns + timeout_ns) << "once";
-  cluster_.Step(
-      2, KernelHeard{.leader = NodeId(3), .term = heard.term, .heard_ns = heard_ns, .commit = LogIndex(1)});
+  cluster_.Step(2, KernelHeard{.leader = NodeId(3), .term = heard.term, .heard_ns = heard_ns, .commit = LogIndex(1)});
   EXPECT_LT(cluster_.At(2).election_deadline_ns(), heard_ns + timeout_ns) << "not its leader";
 }
 
@@ -266,11 +262,11 @@ TEST_F(KernelEvents, CheckQuorum_AnEchoIsNoSignOfLife) {
     for (const uint64_t end_ns = cluster_.now_ns() + duration_ns; cluster_.now_ns() < end_ns;) {
       cluster_.TickAtDeadline(1);
       if (cluster_.At(1).role() != Role::kLeader) return;
-      cluster_.Step(1, Receive{.message = {.from = NodeId(2),
-                                           .to = NodeId(1),
-                                           .term = term,
-                                           .body = HeartbeatReply{
-                                               .round = 1, .matched = LogIndex(1), .loop_seq = loop_seq}}});
+      cluster_.Step(
+          1, Receive{.message = {.from = NodeId(2),
+                                 .to = NodeId(1),
+                                 .term = term,
+                                 .body = HeartbeatReply{.round = 1, .matched = LogIndex(1), .loop_seq = loop_seq}}});
       loop_seq += step;
     }
   };
@@ -283,15 +279,13 @@ TEST_F(KernelEvents, CheckQuorum_AnEchoIsNoSignOfLife) {
 TEST_F(KernelEvents, CheckQuorum_WhatTheKernelCountedBeforeDoesNotUndoWhatTheProcessSaw) {
   const Term term = cluster_.At(1).term();
   KernelCounted counted{.term = term};
-  counted.members[1] = {
-      .match = {}, .round = 0, .loop_seq = 7, .contact_ns = cluster_.now_ns(), .node = NodeId(2)};
+  counted.members[1] = {.match = {}, .round = 0, .loop_seq = 7, .contact_ns = cluster_.now_ns(), .node = NodeId(2)};
   cluster_.Wait(kMillisecond);
   const auto echo = [&] {
-    cluster_.Step(
-        1, Receive{.message = {.from = NodeId(2),
-                               .to = NodeId(1),
-                               .term = term,
-                               .body = HeartbeatReply{.round = 1, .matched = LogIndex(1), .loop_seq = 8}}});
+    cluster_.Step(1, Receive{.message = {.from = NodeId(2),
+                                         .to = NodeId(1),
+                                         .term = term,
+                                         .body = HeartbeatReply{.round = 1, .matched = LogIndex(1), .loop_seq = 8}}});
   };
   echo();
   const uint64_t contact_ns = cluster_.At(1).detector().peer_heard_ns(1);

@@ -18,8 +18,7 @@ constexpr size_t kFreedPerAppend = 8;
 size_t CostBytes(const Entry& entry) { return entry.payload.size_bytes() + kEntryHeader_bytes; }
 
 Log::Log(EntryId start, std::vector<Entry> entries)
-    : start_(start),
-      entries_(std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end())) {
+    : start_(start), entries_(std::make_move_iterator(entries.begin()), std::make_move_iterator(entries.end())) {
   EntryId last = start_;
   for (const Entry& entry : entries_) {
     HEDGEROW_CHECK(entry.index == last.index.Next());
@@ -96,8 +95,7 @@ LogIndex Log::FirstOfTermAt(LogIndex index) const {
 }
 
 LogIndex Log::LastUpToTerm(Term term) const {
-  const auto after =
-      std::partition_point(begin(), entries_.end(), [term](const Entry& e) { return e.term <= term; });
+  const auto after = std::partition_point(begin(), entries_.end(), [term](const Entry& e) { return e.term <= term; });
   return start_.index + static_cast<uint64_t>(after - begin());
 }
 

@@ -87,9 +87,8 @@ TEST(Log, ATailIsFoundWithoutAWalkOverIt) {
   Log log = LogOf({});
   for (int round = 0; round < 300; ++round) {
     for (uint64_t count = random() % 40; count > 0; --count) {
-      log.Append({.term = Term(1),
-                  .index = log.last_index().Next(),
-                  .payload = Payload(std::string(random() % 200, 'x'))});
+      log.Append(
+          {.term = Term(1), .index = log.last_index().Next(), .payload = Payload(std::string(random() % 200, 'x'))});
     }
     const auto any = [&] {
       return log.start().index + random() % (log.last_index().value() - log.start().index.value() + 1);
@@ -101,17 +100,12 @@ TEST(Log, ATailIsFoundWithoutAWalkOverIt) {
       ASSERT_EQ(log.TailBefore(last, entries, bytes), SlowTailBefore(log, last, entries, bytes));
     }
     switch (random() % 4) {
-      case 0:
-        log.CompactTo(any());
-        break;
-      case 1:
-        log.TruncateFrom(std::max(any(), log.first_index()));
-        break;
+      case 0: log.CompactTo(any()); break;
+      case 1: log.TruncateFrom(std::max(any(), log.first_index())); break;
       case 2:
         if (round % 20 == 0) log.RestartAfter({.index = log.last_index() + random() % 5, .term = Term(1)});
         break;
-      default:
-        break;
+      default: break;
     }
   }
 }

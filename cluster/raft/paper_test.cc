@@ -268,7 +268,8 @@ void BeSilent(TestCluster& cluster, uint64_t duration_ns) {
     cluster.Wait(kStep_ns);
     for (const NodeId id : cluster.ids()) {
       const Raft& raft = cluster.At(id.value());
-      if (cluster.now_ns() >= std::min(raft.next_deadline_ns(), raft.detector().next_poll_ns())) cluster.Tick(id.value());
+      if (cluster.now_ns() >= std::min(raft.next_deadline_ns(), raft.detector().next_poll_ns()))
+        cluster.Tick(id.value());
     }
     cluster.DropAll();
   }

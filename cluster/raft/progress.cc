@@ -15,12 +15,10 @@ void Progress::Probe() {
 
 bool Progress::MaySend(const Options& options) const {
   switch (state_) {
-    case State::kProbe:
-      return inflight_.empty();
+    case State::kProbe: return inflight_.empty();
     case State::kReplicate:
       return inflight_.size() < options.inflight_max_appends && inflight_bytes_ < options.inflight_max_bytes;
-    case State::kSnapshot:
-      return false;
+    case State::kSnapshot: return false;
   }
 }
 
@@ -66,9 +64,7 @@ void Progress::GoBackTo(LogIndex next) {
   Probe();
 }
 
-bool Progress::IsHoleInFlight(LogIndex missing) const {
-  return replicates() && missing > match_ && missing < next_;
-}
+bool Progress::IsHoleInFlight(LogIndex missing) const { return replicates() && missing > match_ && missing < next_; }
 
 void Progress::NoteGap(LogIndex missing, LogIndex prev, uint64_t now_ns) {
   if (missing != hole_) {

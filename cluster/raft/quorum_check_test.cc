@@ -46,12 +46,11 @@ class QuorumCheck : public testing::Test {
 
   // As a follower's process or kernel part would, were it asked now.
   void Confirm(uint64_t id, Term asked_term) {
-    cluster_.Step(
-        1,
-        Receive{.message = {.from = NodeId(id),
-                            .to = NodeId(1),
-                            .term = term_,
-                            .body = VoteReply{.asked_term = asked_term, .pre_vote = true, .granted = true}}});
+    cluster_.Step(1,
+                  Receive{.message = {.from = NodeId(id),
+                                      .to = NodeId(1),
+                                      .term = term_,
+                                      .body = VoteReply{.asked_term = asked_term, .pre_vote = true, .granted = true}}});
   }
 
   TestCluster cluster_{3};

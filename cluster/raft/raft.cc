@@ -236,11 +236,8 @@ void Raft::AdvanceCommit(Context& context, LogIndex commit) {
 }
 
 void Raft::Send(Context& context, NodeId to, decltype(Message::body) body) {
-  context.out.send.push_back({.from = options_.self,
-                              .to = to,
-                              .term = term_,
-                              .config_epoch = configuration().epoch,
-                              .body = std::move(body)});
+  context.out.send.push_back(
+      {.from = options_.self, .to = to, .term = term_, .config_epoch = configuration().epoch, .body = std::move(body)});
 }
 
 // Raft figure 2: "persistent state ... updated on stable storage before responding to RPCs".
@@ -270,9 +267,9 @@ uint64_t Raft::HeartbeatInterval_ns() const {
 
 uint64_t Raft::next_deadline_ns() const {
   if (role_ == Role::kLeader) {
-    const uint64_t next_ns =
-        checks_quorum() ? std::min(heartbeat_due_ns_, quorum_check_end_ns_)
-                        : std::min({heartbeat_due_ns_, resend_due_ns_, detector_.suspected_from_ns()});
+    const uint64_t next_ns = checks_quorum()
+                                 ? std::min(heartbeat_due_ns_, quorum_check_end_ns_)
+                                 : std::min({heartbeat_due_ns_, resend_due_ns_, detector_.suspected_from_ns()});
     return transfer_target_.IsSet() ? std::min(next_ns, transfer_deadline_ns_) : next_ns;
   }
   if (!asked_reads_.asking() || !leader_.IsSet()) return election_deadline_ns_;

@@ -54,7 +54,8 @@ class Raft {
   const Log& log() const { return log_; }
   // The last one that this node has taken or installed.
   const Snapshot& snapshot() const { return snapshot_; }
-  // Whether this node's leader, or as leader a majority, is to be taken for dead. A Tick is wanted at its next poll, too.
+  // Whether this node's leader, or as leader a majority, is to be taken for dead. A Tick is wanted at its next poll,
+  // too.
   const FailureDetector& detector() const { return detector_; }
   const Options& options() const { return options_; }
   // What a leader knows of the others, by slot; means something for peers(), and in no other role.
@@ -103,9 +104,9 @@ class Raft {
     uint64_t reordered_stored = 0;  // of them, those that what they follow then reached
     uint64_t holes_in_flight = 0;   // refusals that a leader answered by waiting
     uint64_t holes_sent_again = 0;
-    uint64_t probes = 0;  // a leader stopped a pipeline to find out where the logs agree
-    uint64_t restarts_seen = 0;  // a follower knew less of its log than it had acknowledged, and was probed
-    uint64_t quorum_checks = 0;  // a leader heard no majority for a timeout, and asked whether it still leads
+    uint64_t probes = 0;               // a leader stopped a pipeline to find out where the logs agree
+    uint64_t restarts_seen = 0;        // a follower knew less of its log than it had acknowledged, and was probed
+    uint64_t quorum_checks = 0;        // a leader heard no majority for a timeout, and asked whether it still leads
     uint64_t step_downs_own_disk = 0;  // a leader whose log did not move asked another to lead, by StallCause
     uint64_t step_downs_replication = 0;
     uint64_t terms_given_up = 0;  // a candidate saw that its term can have no leader
@@ -124,7 +125,7 @@ class Raft {
   // The term in which a node wants to be elected, as far as this follower has heard since it last heard its
   // leader; or none.
   Term suspected_term() const { return suspected_term_ > term_ ? suspected_term_ : Term(); }
-  size_t self() const { return self_; }  // this node's slot; HR_RAFT_MAX_MEMBERS: it is no member
+  size_t self() const { return self_; }                        // this node's slot; HR_RAFT_MAX_MEMBERS: it is no member
   uint64_t asked_sequence() const { return asked_sequence_; }  // of the last Persist
   uint64_t durable_sequence() const { return durable_sequence_; }
 
@@ -209,8 +210,7 @@ class Raft {
   void Handle(Context& context, const Message& message, const AppendRequest& request);
   void Handle(Context& context, const Message& message, const Heartbeat& heartbeat);
   LogIndex StoreEntries(Context& context, const AppendRequest& request);
-  void RefuseAppend(Context& context, const Message& message, const AppendRequest& request,
-                    hr_raft_verdict why);
+  void RefuseAppend(Context& context, const Message& message, const AppendRequest& request, hr_raft_verdict why);
   void KeepEarly(const AppendRequest& request);
   LogIndex StoreReordered(Context& context);
   bool FollowsLog(const AppendRequest& request) const;
@@ -321,7 +321,7 @@ class Raft {
   Term suspected_term_;  // see suspected_term()
 
   // Following.
-  LogIndex matched_;                         // our log is known to equal the current leader's up to here
+  LogIndex matched_;  // our log is known to equal the current leader's up to here
   // This term's appends that came too soon, by what they follow, which is beyond our log's end.
   std::map<LogIndex, AppendRequest> reorder_buffer_;
 
@@ -331,16 +331,16 @@ class Raft {
   // It suspects that no majority hears it, asks, and sends no heartbeat and no append until one does or this ends.
   uint64_t quorum_check_end_ns_ = 0;
   uint64_t heartbeat_due_ns_ = 0;  // or pre-votes
-  uint64_t resend_due_ns_ = 0;  // when to look for what was lost
+  uint64_t resend_due_ns_ = 0;     // when to look for what was lost
   uint64_t round_ = 0;
   LogIndex term_start_;  // the no-op
   NodeId transfer_target_;
   uint64_t transfer_deadline_ns_ = 0;
-  uint64_t commit_moved_ns_ = 0;      // or when the first entry after it was appended
+  uint64_t commit_moved_ns_ = 0;       // or when the first entry after it was appended
   uint64_t replication_moved_ns_ = 0;  // when a voter's match index last moved
-  uint64_t step_down_ns_ = 0;         // not before
-  NodeId asked_to_lead_;              // the last one, when this node stepped down
-  uint32_t step_downs_ = 0;           // since this node last saw the commit index move
+  uint64_t step_down_ns_ = 0;          // not before
+  NodeId asked_to_lead_;               // the last one, when this node stepped down
+  uint32_t step_downs_ = 0;            // since this node last saw the commit index move
 
   // Reads.
   LeaderReads led_reads_;

@@ -11,7 +11,8 @@
 namespace hedgerow::raft {
 namespace {
 
-// Terms that are given up one after the other. A candidate with a short log is refused each time, and lets others stand.
+// Terms that are given up one after the other. A candidate with a short log is refused each time, and lets others
+// stand.
 constexpr uint32_t kGivenUpMax = 2;
 
 }  // namespace
@@ -31,10 +32,8 @@ VoteRequest Raft::VoteRequestFor(Term asked_term, bool pre_vote) const {
 
 // Called before the node forgets the leader that it followed.
 void Raft::ReportReason(Context& context, StandReason reason) const {
-  context.out.stand = Stand{.reason = reason,
-                            .term = term_.Next(),
-                            .leader = leader_,
-                            .silent_ns = detector_.pause_ns(context.now_ns)};
+  context.out.stand =
+      Stand{.reason = reason, .term = term_.Next(), .leader = leader_, .silent_ns = detector_.pause_ns(context.now_ns)};
 }
 
 // A lower rank than the first has waited for the others.
@@ -85,10 +84,11 @@ void Raft::CountVote(Context& context, size_t member) {
 }
 
 // A split vote (Raft section 5.2) that shows itself: every member but this candidate's voters and the leader that
-// resigned has refused, and they are too few to elect another. Each vote and each refusal may complete it. If the resigned
-// leader is dead, the term has no leader and will have none; if it lives, a term is lost, at most kGivenUpMax of them in a row.
-// The candidates stand again one after the other, by slot, each a tenth of the timeout later and as long as a vote takes
-// to be durable, because a dead leader's kernel part may still grant both a pre-vote. For availability only (R4).
+// resigned has refused, and they are too few to elect another. Each vote and each refusal may complete it. If the
+// resigned leader is dead, the term has no leader and will have none; if it lives, a term is lost, at most kGivenUpMax
+// of them in a row. The candidates stand again one after the other, by slot, each a tenth of the timeout later and as
+// long as a vote takes to be durable, because a dead leader's kernel part may still grant both a pre-vote. For
+// availability only (R4).
 void Raft::GiveUpIfSplit(Context& context) {
   const uint32_t deciding = configuration().deciding();
   uint32_t others = deciding & ~votes_ & ~(1u << self_);
@@ -99,8 +99,8 @@ void Raft::GiveUpIfSplit(Context& context) {
   const uint64_t timeout_ns = detector_.network_timeout_ns();
   const uint64_t place = hr_raft_count(deciding & (others | votes_) & ((1u << self_) - 1));
   BecomeFollower(context, term_, NodeId());
-  election_deadline_ns_ = context.now_ns + place * (timeout_ns / 10 + own_vote_took_ns_) +
-                          context.random % (timeout_ns / 20 + 1);
+  election_deadline_ns_ =
+      context.now_ns + place * (timeout_ns / 10 + own_vote_took_ns_) + context.random % (timeout_ns / 20 + 1);
 }
 
 void Raft::Handle(Context& context, const Message& message, const VoteRequest& request) {
@@ -116,8 +116,7 @@ void Raft::Handle(Context& context, const Message& message, const VoteRequest& r
     const hr_raft_state state = DecisionState();
     reply.granted = hr_raft_may_pre_vote(&state, &asked, heard) == HR_RAFT_YES;
     // A leader records no suspected term: only hearing from a leader clears it, and a leader hears from none.
-    if (reply.granted && role_ != Role::kLeader)
-      suspected_term_ = std::max(suspected_term_, request.asked_term);
+    if (reply.granted && role_ != Role::kLeader) suspected_term_ = std::max(suspected_term_, request.asked_term);
     Send(context, message.from, reply);
     return;
   }

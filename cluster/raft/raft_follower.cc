@@ -24,9 +24,7 @@ bool Raft::IsWellFormed(Term leader_term, const AppendRequest& request) {
 }
 
 // Election Safety (Raft section 5.2): at most one leader in a term.
-bool Raft::MayFollow(NodeId leader) const {
-  return role_ != Role::kLeader && (!leader_.IsSet() || leader_ == leader);
-}
+bool Raft::MayFollow(NodeId leader) const { return role_ != Role::kLeader && (!leader_.IsSet() || leader_ == leader); }
 
 void Raft::FollowLeader(Context& context, NodeId leader) {
   HEDGEROW_CHECK(MayFollow(leader));
@@ -57,9 +55,8 @@ void Raft::Handle(Context& context, const Message& message, const AppendRequest&
   FollowLeader(context, message.from);
   LogIndex last = StoreReordered(context);  // the kernel part may have accepted what they follow
   const hr_raft_state state = DecisionState();
-  const hr_raft_append append{.term = message.term.value(),
-                              .prev_index = request.prev_index.value(),
-                              .prev_term = request.prev_term.value()};
+  const hr_raft_append append{
+      .term = message.term.value(), .prev_index = request.prev_index.value(), .prev_term = request.prev_term.value()};
   const Term our_term = log_.Has(request.prev_index) ? log_.TermAt(request.prev_index) : Term();
   const hr_raft_verdict verdict = hr_raft_may_append(&state, &append, our_term.value());
   if (verdict == HR_RAFT_YES) {
@@ -117,8 +114,7 @@ LogIndex Raft::StoreEntries(Context& context, const AppendRequest& request) {
 // and once its turn has come it is judged like any other of its term, whose end is its own.
 void Raft::KeepEarly(const AppendRequest& request) {
   if (request.entries.empty()) return;
-  if (reorder_buffer_.size() >= options_.reorder_buffer_max_appends &&
-      !reorder_buffer_.contains(request.prev_index))
+  if (reorder_buffer_.size() >= options_.reorder_buffer_max_appends && !reorder_buffer_.contains(request.prev_index))
     return;
   counters_.reordered_kept += reorder_buffer_.insert_or_assign(request.prev_index, request).second;
 }
@@ -147,8 +143,7 @@ bool Raft::FollowsLog(const AppendRequest& request) const {
 }
 
 // End of Raft section 5.3: the hint lets the leader pass over a whole term at once.
-void Raft::RefuseAppend(Context& context, const Message& message, const AppendRequest& request,
-                        hr_raft_verdict why) {
+void Raft::RefuseAppend(Context& context, const Message& message, const AppendRequest& request, hr_raft_verdict why) {
   AppendReply reply{.accepted = false, .index = request.prev_index, .loop_seq = steps_};
   if (why == HR_RAFT_GAP) {
     reply.conflict_index = log_.last_index().Next();
@@ -164,8 +159,7 @@ void Raft::Handle(Context& context, const Message& message, const Heartbeat& hea
   FollowLeader(context, message.from);
   // Only what is known to be the leader's may be committed on its word.
   AdvanceCommit(context, std::min(heartbeat.commit, matched_));
-  Send(context, message.from,
-       HeartbeatReply{.round = heartbeat.round, .matched = matched_, .loop_seq = steps_});
+  Send(context, message.from, HeartbeatReply{.round = heartbeat.round, .matched = matched_, .loop_seq = steps_});
 }
 
 }  // namespace hedgerow::raft

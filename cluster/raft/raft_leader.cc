@@ -134,12 +134,11 @@ void Raft::FillHole(Context& context, size_t member) {
   const LogIndex prev = progress.hole().Previous();
   if (prev < log_.start().index) return;
   const uint64_t missing = progress.hole_last().Next().value() - progress.hole().value();
-  AppendRequest request{
-      .prev_index = prev,
-      .prev_term = log_.TermAt(prev),
-      .commit = commit_,
-      .entries = log_.Slice(progress.hole(), std::min<uint64_t>(options_.append_max_entries, missing),
-                            options_.append_max_bytes)};
+  AppendRequest request{.prev_index = prev,
+                        .prev_term = log_.TermAt(prev),
+                        .commit = commit_,
+                        .entries = log_.Slice(progress.hole(), std::min<uint64_t>(options_.append_max_entries, missing),
+                                              options_.append_max_bytes)};
   ++counters_.holes_sent_again;
   progress.HoleSentAgain();
   Send(context, NodeAt(member), std::move(request));

@@ -19,8 +19,7 @@ void Raft::On(Context& context, const ChangeMembership& change) {
     answer.refusal = result.refusal;
     answer.about = result.about;
   }
-  if (answer.refusal == ChangeRefusal::kNone)
-    answer.refusal = MayPromote(context, change.changes, answer.about);
+  if (answer.refusal == ChangeRefusal::kNone) answer.refusal = MayPromote(context, change.changes, answer.about);
   if (answer.refusal == ChangeRefusal::kNone) {
     answer.epoch = result.next.epoch + (result.next.joint() ? 1 : 0);
     AppendConfiguration(context, result.next);
@@ -142,8 +141,7 @@ bool Raft::may_stand() const {
 bool Raft::MayHear(const Message& message) const {
   if (IsPeer(MemberOf(message.from))) return true;
   // The last message of a leader that leaves may come after the news that its removal is committed.
-  if (std::holds_alternative<TimeoutNow>(message.body) && message.from == leader_ && message.term == term_)
-    return true;
+  if (std::holds_alternative<TimeoutNow>(message.body) && message.from == leader_ && message.term == term_) return true;
   const bool asks = std::holds_alternative<VoteRequest>(message.body) ||
                     std::holds_alternative<AppendRequest>(message.body) ||
                     std::holds_alternative<Heartbeat>(message.body);

@@ -59,8 +59,7 @@ void Raft::ConfirmReads(Context& context) {
 // AdoptTerm has made sure that the term is ours; the question was to this leader, or it is forgotten.
 void Raft::Handle(Context& context, const Message& message, const ReadIndexReply& reply) {
   if (role_ != Role::kFollower || message.from != leader_) return;
-  for (const LocalRead& read : asked_reads_.TakeAnswered(reply.id))
-    AnswerWhenApplied(context, read, reply.index);
+  for (const LocalRead& read : asked_reads_.TakeAnswered(reply.id)) AnswerWhenApplied(context, read, reply.index);
   // The leader has committed this much; what we know to be equal to its log need not wait for a heartbeat.
   AdvanceCommit(context, std::min(reply.index, matched_));
   if (!asked_reads_.asking()) AskLeader(context);
@@ -68,8 +67,7 @@ void Raft::Handle(Context& context, const Message& message, const ReadIndexReply
 
 void Raft::LeaderChangedForReads(Context& context) {
   if (role_ == Role::kLeader) {
-    for (const LocalRead& read : asked_reads_.TakeAll())
-      led_reads_.Add({.origin = {}, .local = read, .id = {}});
+    for (const LocalRead& read : asked_reads_.TakeAll()) led_reads_.Add({.origin = {}, .local = read, .id = {}});
     return;
   }
   for (const LocalRead& read : led_reads_.TakeLocal()) asked_reads_.Add(read);

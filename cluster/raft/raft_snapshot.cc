@@ -17,8 +17,7 @@ void Raft::On(Context& context, const SnapshotTaken& taken) {
   snapshot_ = snapshot;
   const LogIndex end = log_.TailBefore(snapshot.last.index, options_.tail_max_entries, options_.tail_max_bytes);
   // Its own writes are in order: what is dropped here was written before.
-  ToPersist(context).new_start =
-      NewStart{.after = {.index = end, .term = log_.TermAt(end)}, .snapshot = snapshot.last};
+  ToPersist(context).new_start = NewStart{.after = {.index = end, .term = log_.TermAt(end)}, .snapshot = snapshot.last};
   log_.CompactTo(end);
   configurations_.CompactTo(snapshot.last.index);
 }
@@ -64,8 +63,7 @@ void Raft::On(Context& context, const SnapshotReceived& received) {
   }
   // What is committed is in this leader's log (Leader Completeness, Raft section 5.4).
   matched_ = std::max(matched_, commit_);
-  SendOnceDurable(context, received.leader,
-                  AppendReply{.accepted = true, .index = commit_, .loop_seq = steps_});
+  SendOnceDurable(context, received.leader, AppendReply{.accepted = true, .index = commit_, .loop_seq = steps_});
 }
 
 // Raft figure 13, steps 7 and 8. The log has another entry at that index, or none: all after it, if any,
@@ -74,8 +72,7 @@ void Raft::Install(Context& context, const Snapshot& snapshot) {
   const LogIndex equal = std::max(commit_, matched_);
   const EntryId start = snapshot.last;
   Persist& persist = ToPersist(context);
-  HEDGEROW_CHECK(!persist.new_start.has_value() && !persist.truncate_from.has_value() &&
-                 persist.entries.empty());
+  HEDGEROW_CHECK(!persist.new_start.has_value() && !persist.truncate_from.has_value() && persist.entries.empty());
   persist.new_start = NewStart{.after = start, .snapshot = snapshot.last, .empties = true};
   log_.RestartAfter(start);
   reorder_buffer_.clear();

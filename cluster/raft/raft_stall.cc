@@ -63,9 +63,9 @@ NodeId Raft::Successor(uint64_t now_ns, NodeId last_resort) const {
 }
 
 // A voter that lacks only what this leader could not replicate is asked to stand at once: an ordinary transfer
-// (dissertation section 3.10) would wait for it to acknowledge everything. So is one that has everything committed, once this
-// leader's disk has hung for twice the stall time. Entries that are lost with this leader were
-// never committed; their requests wait, and are proposed anew by the next leader.
+// (dissertation section 3.10) would wait for it to acknowledge everything. So is one that has everything committed,
+// once this leader's disk has hung for twice the stall time. Entries that are lost with this leader were never
+// committed; their requests wait, and are proposed anew by the next leader.
 void Raft::StepDownIfStalled(Context& context) {
   if (transfer_target_.IsSet() || context.now_ns < step_down_ns_) return;
   const StallCause cause = Stalled(context.now_ns);
@@ -77,16 +77,17 @@ void Raft::StepDownIfStalled(Context& context) {
   const bool replication = cause == StallCause::kReplication;
   const bool has_all_committed = progress_[member].match() >= commit_ && !progress_[member].awaits_snapshot();
   if (replication && !has_all_committed) return;
-  // An ordinary transfer has had a stall time to end. Under load its target is always a little behind, and it never ends.
+  // An ordinary transfer has had a stall time to end. Under load its target is always a little behind, and it never
+  // ends.
   const bool long_stalled = disk_stalled_ns(context.now_ns) >= 2 * options_.stall_ns;
   const bool at_once = replication || (long_stalled && has_all_committed);
   asked_to_lead_ = target;
   ++step_downs_;
   ++(replication ? counters_.step_downs_replication : counters_.step_downs_own_disk);
-  context.out.step_down = StepDown{
-      .cause = cause,
-      .to = target,
-      .stalled_ns = replication ? commit_stalled_ns(context.now_ns) : disk_stalled_ns(context.now_ns)};
+  context.out.step_down =
+      StepDown{.cause = cause,
+               .to = target,
+               .stalled_ns = replication ? commit_stalled_ns(context.now_ns) : disk_stalled_ns(context.now_ns)};
   if (at_once) {
     Send(context, target, TimeoutNow{});
   } else {

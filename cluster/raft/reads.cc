@@ -4,8 +4,8 @@
 namespace hedgerow::raft {
 
 void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<LocalRead>& expired) {
-  const auto late = std::stable_partition(
-      reads.begin(), reads.end(), [now_ns](const LocalRead& read) { return read.deadline_ns > now_ns; });
+  const auto late = std::stable_partition(reads.begin(), reads.end(),
+                                          [now_ns](const LocalRead& read) { return read.deadline_ns > now_ns; });
   expired.insert(expired.end(), late, reads.end());
   reads.erase(late, reads.end());
 }

@@ -12,14 +12,12 @@ void RoundTrips::Add(size_t member, uint64_t duration_ns) {
     peer = {.least_ns = duration_ns, .mean_ns = duration_ns, .deviation_ns = duration_ns / 2};
     return;
   }
-  const uint64_t error_ns =
-      duration_ns > peer.mean_ns ? duration_ns - peer.mean_ns : peer.mean_ns - duration_ns;
+  const uint64_t error_ns = duration_ns > peer.mean_ns ? duration_ns - peer.mean_ns : peer.mean_ns - duration_ns;
   peer.deviation_ns = peer.deviation_ns - peer.deviation_ns / 4 + error_ns / 4;
   peer.mean_ns = peer.mean_ns - peer.mean_ns / 8 + duration_ns / 8;
   // Falls at once and rises slowly, so that a network that has become slower is noticed after some hundred
   // samples.
-  peer.least_ns =
-      duration_ns < peer.least_ns ? duration_ns : peer.least_ns + (duration_ns - peer.least_ns) / 64;
+  peer.least_ns = duration_ns < peer.least_ns ? duration_ns : peer.least_ns + (duration_ns - peer.least_ns) / 64;
 }
 
 void RoundTrips::ForgetDelays() {

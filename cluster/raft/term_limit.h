@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How far terms can have come since a node started. A term grows by one with each election, and an election takes at least a
-// round trip and a majority's consent, so terms follow time. A message of a later term than that is no election's: a sender that
-// has the cluster's key and lies could otherwise end a cluster for good with one datagram of term 2^64-1, since terms never go
-// down (R7). Asked by what hears peers (cluster/node/peers.h) and, through the shared state, by the node's kernel part.
-// Pure; times are of one monotonic clock.
+// How far terms can have come since a node started. A term grows by one with each election, and an election takes at
+// least a round trip and a majority's consent, so terms follow time. A message of a later term than that is no
+// election's: a sender that has the cluster's key and lies could otherwise end a cluster for good with one datagram of
+// term 2^64-1, since terms never go down (R7). Asked by what hears peers (cluster/node/peers.h) and, through the shared
+// state, by the node's kernel part. Pure; times are of one monotonic clock.
 
 #pragma once
 

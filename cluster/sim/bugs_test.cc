@@ -24,18 +24,18 @@ INSTANTIATE_TEST_SUITE_P(Bugs, EveryBug, testing::ValuesIn(PlantedBugs().begin()
                          [](const auto& info) { return std::string(info.param.name); });
 
 TEST_P(EveryBug, IsFound) {
-  const SeedTotals totals =
-      RunSeeds({.first = 1,
-                .count = 3000,  // the rarest is found once in some 1,000, and which seed finds it changes with the plans
-                .seconds = 30,
-                .threads = std::max(1u, std::thread::hardware_concurrency()),
-                .stop_at_violation = true,
-                .planted_bug = FindPlantedBug(GetParam().name)},
-               [](const Report& report) {
-                 if (report.violation.empty()) return;
-                 printf("seed %llu after %.3f s: %s\n", static_cast<unsigned long long>(report.seed),
-                        report.seconds, report.violation.c_str());
-               });
+  const SeedTotals totals = RunSeeds(
+      {.first = 1,
+       .count = 3000,  // the rarest is found once in some 1,000, and which seed finds it changes with the plans
+       .seconds = 30,
+       .threads = std::max(1u, std::thread::hardware_concurrency()),
+       .stop_at_violation = true,
+       .planted_bug = FindPlantedBug(GetParam().name)},
+      [](const Report& report) {
+        if (report.violation.empty()) return;
+        printf("seed %llu after %.3f s: %s\n", static_cast<unsigned long long>(report.seed), report.seconds,
+               report.violation.c_str());
+      });
   EXPECT_GT(totals.violations, 0u) << GetParam().name << " was not found by " << totals.runs << " seeds";
 }
 

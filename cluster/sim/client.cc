@@ -85,8 +85,8 @@ std::string Client::Padding() {
 Client::Kind Client::DrawKind() {
   if (windowed_) return world_.random.Chance(700'000) ? Kind::kIncrement : Kind::kReadCounter;
   if (session_.id == 0) return Kind::kOpen;
-  return world_.random.Pick({Kind::kIncrement, Kind::kIncrement, Kind::kReadCounter, Kind::kPut,
-                             Kind::kReadRegister, Kind::kReplace, Kind::kReadReplaced, Kind::kTransfer});
+  return world_.random.Pick({Kind::kIncrement, Kind::kIncrement, Kind::kReadCounter, Kind::kPut, Kind::kReadRegister,
+                             Kind::kReplace, Kind::kReadReplaced, Kind::kTransfer});
 }
 
 void Client::Prepare(Operation& operation) {
@@ -110,7 +110,8 @@ void Client::Prepare(Operation& operation) {
       break;
     case Kind::kPut:
       operation.key = "register" + number;
-      command.operations = {Make(kv::OperationKind::kPut, operation.key, std::to_string(operation.value) + Padding(), 0)};
+      command.operations = {
+          Make(kv::OperationKind::kPut, operation.key, std::to_string(operation.value) + Padding(), 0)};
       operation.record = world_.history.InvokeRegister(operation.key, now_ns, true, operation.value);
       break;
     case Kind::kReadRegister:
@@ -126,9 +127,7 @@ void Client::Prepare(Operation& operation) {
       command.operations = {std::move(replace)};
       break;
     }
-    case Kind::kReadReplaced:
-      operation.key = "replaced" + number;
-      break;
+    case Kind::kReadReplaced: operation.key = "replaced" + number; break;
     case Kind::kTransfer:
       command.operations = {Make(kv::OperationKind::kIncrement, "from" + number, {}, -3),
                             Make(kv::OperationKind::kIncrement, "to" + number, {}, 3)};
@@ -214,8 +213,8 @@ void Client::Retry(uint64_t id) {
     if (world_.time.now_ns() >= found->second.give_up_ns) {
       // Small limits may refuse a request as often as it comes.
       if (stopped_ && !windowed_ && !(found->second.overloaded && world_.plan.settings.differ)) {
-        world_.Fail("request ", id, " of client ", address_, " was not answered within ",
-                    kAnsweredWithin_ns / kSecond, " s without faults");
+        world_.Fail("request ", id, " of client ", address_, " was not answered within ", kAnsweredWithin_ns / kSecond,
+                    " s without faults");
       }
       // Its outcome stays unknown.
       if (found->second.kind == Kind::kOpen) opening_ = false;
@@ -253,29 +252,19 @@ void Client::Complete(Operation& operation, const kv::Answer& answer) {
     Read(operation, answer);
   } else {
     switch (answer.result.code) {
-      case kv::ResultCode::kOverloaded:
-        operation.overloaded = true;
-        return;  // it will be sent again
-      case kv::ResultCode::kUnknownSession:
-        SessionLost(operation);
-        return;
+      case kv::ResultCode::kOverloaded: operation.overloaded = true; return;  // it will be sent again
+      case kv::ResultCode::kUnknownSession: SessionLost(operation); return;
       case kv::ResultCode::kBelowLowest:
-        world_.Fail("client ", address_, " was told that it had the answer to request ", id,
-                    ", which it had not");
+        world_.Fail("client ", address_, " was told that it had the answer to request ", id, ", which it had not");
         return;
-      case kv::ResultCode::kNotANumber:
-        world_.Fail("client ", address_, ": an increment found no number");
-        return;
+      case kv::ResultCode::kNotANumber: world_.Fail("client ", address_, ": an increment found no number"); return;
       case kv::ResultCode::kNotFound:
       case kv::ResultCode::kNotStored:
       case kv::ResultCode::kTooLarge:
-      case kv::ResultCode::kSuperseded:
-        world_.Fail("client ", address_, " got an answer of memcached's");
-        return;
+      case kv::ResultCode::kSuperseded: world_.Fail("client ", address_, " got an answer of memcached's"); return;
       case kv::ResultCode::kOk:
       case kv::ResultCode::kMismatch:
-      case kv::ResultCode::kNoRoom:
-        break;
+      case kv::ResultCode::kNoRoom: break;
     }
     // A session that has expired frees its nonce: a ghost of its OPEN opens another, which stays unused.
     if (operation.kind != Kind::kOpen) answered_[id] = answer.result;
@@ -309,15 +298,12 @@ void Client::Succeeded(Operation& operation, const kv::Result& result) {
                                    observed ? static_cast<int64_t>(NumberOf(result.values[0])) : 0);
       break;
     }
-    case Kind::kPut:
-      world_.history.AnswerRegister(operation.key, operation.record, now_ns, operation.value);
-      break;
+    case Kind::kPut: world_.history.AnswerRegister(operation.key, operation.record, now_ns, operation.value); break;
     case Kind::kReplace:
       world_.history.Replaced(operation.key, operation.expected);
       known_[operation.key] = operation.value;
       break;
-    default:
-      break;
+    default: break;
   }
 }
 

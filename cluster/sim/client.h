@@ -26,8 +26,7 @@ inline uint64_t AnsweredAfterStorm_ns(const Plan& plan) {
 
 class Client {
  public:
-  Client(World& world, uint64_t address, bool windowed)
-      : world_(world), address_(address), windowed_(windowed) {}
+  Client(World& world, uint64_t address, bool windowed) : world_(world), address_(address), windowed_(windowed) {}
 
   void Start();
   // Begins nothing more. What it still waits for through its session must be answered within
@@ -88,7 +87,7 @@ class Client {
   uint64_t next_value_ = 1;
   std::map<uint64_t, Operation> operations_;  // without an answer, by request
   std::map<uint64_t, kv::Result> answered_;   // to compare with what else comes
-  std::set<uint64_t> others_done_;  // requests whose number another one has taken
+  std::set<uint64_t> others_done_;            // requests whose number another one has taken
   std::map<std::string, uint64_t> known_;     // what replaced keys were last seen to hold
 
   kv::SessionName session_{};

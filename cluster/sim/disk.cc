@@ -69,9 +69,8 @@ void Disk::Crash() {
 }
 
 void Disk::Apply(const raft::NewStart& start) {
-  std::erase_if(durable_.entries, [&start](const raft::Entry& entry) {
-    return start.empties || entry.index <= start.after.index;
-  });
+  std::erase_if(durable_.entries,
+                [&start](const raft::Entry& entry) { return start.empties || entry.index <= start.after.index; });
   durable_.start = start.after;
   std::erase_if(snapshots_, [&start](const auto& stored) { return stored.first.first < start.snapshot.index; });
 }

@@ -99,8 +99,8 @@ class Disk {
   bool full_ = false;
   bool hung_ = false;
   uint64_t slow_ns_ = 0;
-  uint64_t copy_id_ = kFirstCopy;       // of its folder: those of two nodes are never compared
-  uint64_t incarnation_ = 0;            // syncs of a former incarnation never finish
+  uint64_t copy_id_ = kFirstCopy;  // of its folder: those of two nodes are never compared
+  uint64_t incarnation_ = 0;       // syncs of a former incarnation never finish
 };
 
 }  // namespace hedgerow::sim

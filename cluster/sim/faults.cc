@@ -50,8 +50,8 @@ void Faults::Calm() {
 
 // Most are short, because a cluster that is down shows little.
 uint64_t Faults::Duration_ns() {
-  const uint64_t max_ns = world_.random.Chance(700'000) ? std::min(plan_.duration_max_ns, 300 * kMillisecond)
-                                                        : plan_.duration_max_ns;
+  const uint64_t max_ns =
+      world_.random.Chance(700'000) ? std::min(plan_.duration_max_ns, 300 * kMillisecond) : plan_.duration_max_ns;
   return 1 + world_.random.Below(max_ns);
 }
 
@@ -96,8 +96,8 @@ void Faults::Partition(uint64_t duration_ns) {
 void Faults::OneWay(uint64_t duration_ns) {
   const uint64_t node = Target().id().value();
   const bool deaf = world_.random.Chance(500'000);
-  world_.Trace("node ", node, deaf ? " hears no node for " : " is heard by no node for ",
-               duration_ns / kMillisecond, " ms");
+  world_.Trace("node ", node, deaf ? " hears no node for " : " is heard by no node for ", duration_ns / kMillisecond,
+               " ms");
   for (uint64_t other = 1; other <= world_.servers.size(); ++other) {
     if (other == node || world_.random.Chance(200'000)) continue;
     CutFor(deaf ? other : node, deaf ? node : other, duration_ns);
@@ -140,8 +140,8 @@ void Faults::StandStill(uint64_t duration_ns) {
   Server& server = Target();
   const bool clock_too = world_.random.Chance(500'000);
   if (world_.random.Chance(500'000)) duration_ns += world_.random.Between(4, 10) * kSecond;
-  world_.Trace("the machine of node ", server.id().value(), " stands still for ", duration_ns / kMillisecond,
-               " ms", clock_too ? ", its clock too" : "");
+  world_.Trace("the machine of node ", server.id().value(), " stands still for ", duration_ns / kMillisecond, " ms",
+               clock_too ? ", its clock too" : "");
   server.StandStill(clock_too);
   world_.time.After(duration_ns, [&server] { server.Resume(); });
 }

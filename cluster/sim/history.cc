@@ -144,9 +144,8 @@ std::string CheckCounter(std::vector<CounterOperation> operations, int64_t final
       seen = std::max(seen, *by_end[ended].observed);
     }
     if (*operation.observed >= seen + (operation.increment ? 1 : 0)) continue;
-    return absl::StrCat(operation.increment ? "an increment" : "a stale read", " at ",
-                        operation.span.invoked_ns, " ns saw ", *operation.observed, " after ", seen,
-                        " had been seen");
+    return absl::StrCat(operation.increment ? "an increment" : "a stale read", " at ", operation.span.invoked_ns,
+                        " ns saw ", *operation.observed, " after ", seen, " had been seen");
   }
   return {};
 }
@@ -172,9 +171,9 @@ std::string CheckRegister(const std::vector<RegisterOperation>& operations) {
   }
   for (const auto& [value, zone] : backward) {
     // The forward zones are apart and in order: only the last that begins before this one can enclose it.
-    const auto after = std::upper_bound(
-        forward.begin(), forward.end(), zone->last_begin_ns,
-        [](uint64_t begin_ns, const auto& other) { return begin_ns < other.second->first_end_ns; });
+    const auto after =
+        std::upper_bound(forward.begin(), forward.end(), zone->last_begin_ns,
+                         [](uint64_t begin_ns, const auto& other) { return begin_ns < other.second->first_end_ns; });
     if (after == forward.begin()) continue;
     const auto& [other_value, other] = *std::prev(after);
     if (other->first_end_ns < zone->last_begin_ns && zone->first_end_ns < other->last_begin_ns) {

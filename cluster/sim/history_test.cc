@@ -130,8 +130,7 @@ TEST(CheckRegister, AcceptsWhatCouldHaveHappened) {
 TEST(CheckRegister, SeesStaleReads) {
   EXPECT_THAT(CheckRegister({Put(1, 2, 7), Get(3, 4, 0)}), Not(IsEmpty()));
   EXPECT_THAT(CheckRegister({Put(1, 2, 7), Put(3, 4, 8), Get(5, 6, 7)}), Not(IsEmpty()));
-  EXPECT_THAT(CheckRegister({Put(1, 9, 7), Put(1, 9, 8), Get(1, 2, 7), Get(3, 4, 8), Get(5, 6, 7)}),
-              Not(IsEmpty()));
+  EXPECT_THAT(CheckRegister({Put(1, 9, 7), Put(1, 9, 8), Get(1, 2, 7), Get(3, 4, 8), Get(5, 6, 7)}), Not(IsEmpty()));
   EXPECT_THAT(CheckRegister({Get(1, 2, 9)}), HasSubstr("was never written"));
   EXPECT_THAT(CheckRegister({Get(1, 2, 9), Put(3, 4, 9)}), HasSubstr("before"));
 }

@@ -22,15 +22,13 @@ ABSL_FLAG(uint64_t, threads, 1, "threads");
 ABSL_FLAG(std::string, bug, "", "plant this mistake; `list` lists them");
 ABSL_FLAG(bool, trace, false, "tell everything that happens (one seed)");
 
-
 namespace hedgerow::sim {
 namespace {
 
 int Trace(uint64_t seed, uint64_t seconds, int bug) {
   planted_bug = bug;
-  const Report report = Simulate({.seed = seed, .seconds = seconds, .trace = [](const std::string& line) {
-                                    printf("%s\n", line.c_str());
-                                  }});
+  const Report report = Simulate(
+      {.seed = seed, .seconds = seconds, .trace = [](const std::string& line) { printf("%s\n", line.c_str()); }});
   printf("seed %llu: %s\n", static_cast<unsigned long long>(seed),
          report.violation.empty() ? "nothing violated" : report.violation.c_str());
   return report.violation.empty() == (bug == 0) ? 0 : 1;
@@ -41,8 +39,8 @@ void PrintViolation(const Report& report, const SeedRange& range, const std::str
       "seed %llu commit %s: VIOLATION after %.3f s: %s\n  %s\n  again: hedgerow-sim --seed %llu --seconds "
       "%llu%s%s\n",
       static_cast<unsigned long long>(report.seed), operate::kCommit, report.seconds, report.violation.c_str(),
-      report.plan.c_str(), static_cast<unsigned long long>(report.seed),
-      static_cast<unsigned long long>(range.seconds), bug.empty() ? "" : " --bug ", bug.c_str());
+      report.plan.c_str(), static_cast<unsigned long long>(report.seed), static_cast<unsigned long long>(range.seconds),
+      bug.empty() ? "" : " --bug ", bug.c_str());
   fflush(stdout);
 }
 
@@ -60,18 +58,16 @@ int Main() {
     fprintf(stderr, "no such bug: '%s'; --bug=list lists them\n", name.c_str());
     return 2;
   }
-  const SeedRange range{
-      .first = absl::GetFlag(FLAGS_seed),
-      .count = absl::GetFlag(FLAGS_seeds),
-      .seconds = absl::GetFlag(FLAGS_seconds),
-      .threads = static_cast<unsigned>(std::clamp<uint64_t>(absl::GetFlag(FLAGS_threads), 1, 64)),
-      .stop_at_violation = bug != 0,
-      .planted_bug = bug};
+  const SeedRange range{.first = absl::GetFlag(FLAGS_seed),
+                        .count = absl::GetFlag(FLAGS_seeds),
+                        .seconds = absl::GetFlag(FLAGS_seconds),
+                        .threads = static_cast<unsigned>(std::clamp<uint64_t>(absl::GetFlag(FLAGS_threads), 1, 64)),
+                        .stop_at_violation = bug != 0,
+                        .planted_bug = bug};
   if (absl::GetFlag(FLAGS_trace)) return Trace(range.first, range.seconds, bug);
-  printf("seeds %llu to %llu, %llu simulated seconds each, commit %s\n",
-         static_cast<unsigned long long>(range.first),
-         static_cast<unsigned long long>(range.first + range.count - 1),
-         static_cast<unsigned long long>(range.seconds), operate::kCommit);
+  printf("seeds %llu to %llu, %llu simulated seconds each, commit %s\n", static_cast<unsigned long long>(range.first),
+         static_cast<unsigned long long>(range.first + range.count - 1), static_cast<unsigned long long>(range.seconds),
+         operate::kCommit);
   const auto begin = std::chrono::steady_clock::now();
   const SeedTotals totals = RunSeeds(range, [&](const Report& report) {
     if (!report.violation.empty()) PrintViolation(report, range, name);
@@ -84,16 +80,13 @@ int Main() {
       static_cast<unsigned long long>(totals.runs), static_cast<unsigned long long>(totals.violations),
       static_cast<unsigned long long>(totals.operations), static_cast<unsigned long long>(totals.answers),
       static_cast<unsigned long long>(totals.committed), static_cast<unsigned long long>(totals.elections),
-      static_cast<unsigned long long>(totals.crashes), totals.seconds, wall_s, totals.seconds / wall_s,
-      range.threads);
+      static_cast<unsigned long long>(totals.crashes), totals.seconds, wall_s, totals.seconds / wall_s, range.threads);
   printf("kernel parts: %llu answers (%llu of a longer lease), %llu appends accepted, %llu votes given\n",
          static_cast<unsigned long long>(totals.kernel_answers),
          static_cast<unsigned long long>(totals.kernel_answers_late),
-         static_cast<unsigned long long>(totals.kernel_appends),
-         static_cast<unsigned long long>(totals.kernel_votes));
+         static_cast<unsigned long long>(totals.kernel_appends), static_cast<unsigned long long>(totals.kernel_votes));
   printf("membership: %llu changes, %llu refused, %llu leaders removed; settings: %llu changes; %llu states compared\n",
-         static_cast<unsigned long long>(totals.changes),
-         static_cast<unsigned long long>(totals.changes_refused),
+         static_cast<unsigned long long>(totals.changes), static_cast<unsigned long long>(totals.changes_refused),
          static_cast<unsigned long long>(totals.leaders_removed),
          static_cast<unsigned long long>(totals.settings_changes),
          static_cast<unsigned long long>(totals.state_checks));
@@ -109,8 +102,8 @@ int Main() {
   printf("%llu leaders' disks hung for good, %llu folders put back; %llu pieces, %llu datagrams not believed\n",
          static_cast<unsigned long long>(totals.hung_leaders), static_cast<unsigned long long>(totals.folders_put_back),
          static_cast<unsigned long long>(totals.sealed_pieces), static_cast<unsigned long long>(totals.sealed_drops));
-  printf("%llu sessions ended for others, %llu forged requests\n", static_cast<unsigned long long>(totals.sessions_evicted),
-         static_cast<unsigned long long>(totals.forged));
+  printf("%llu sessions ended for others, %llu forged requests\n",
+         static_cast<unsigned long long>(totals.sessions_evicted), static_cast<unsigned long long>(totals.forged));
   const bool found = totals.violations > 0;
   if (bug != 0) printf("%s: %s\n", name.c_str(), found ? "found" : "NOT FOUND");
   return found == (bug != 0) ? 0 : 1;

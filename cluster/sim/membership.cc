@@ -75,12 +75,9 @@ std::vector<raft::MemberChange> Membership::Draw(const Server& leader) {
   const bool few = std::popcount(now.voters) <= 2;
   switch (world_.random.Below(7)) {
     case 0:
-    case 1:
-      return {add()};
-    case 2:
-      return {promote};
-    case 3:
-      return {promote, {.kind = Kind::kRemove, .node = OneToRemove(leader)}};  // replaced in one step
+    case 1: return {add()};
+    case 2: return {promote};
+    case 3: return {promote, {.kind = Kind::kRemove, .node = OneToRemove(leader)}};  // replaced in one step
     case 4:
       // The last two may go, too; not often, since a cluster of one shows little.
       if (few && !world_.random.Chance(100'000)) return {promote};

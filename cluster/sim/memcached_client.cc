@@ -60,9 +60,9 @@ MemcachedClient::Kind MemcachedClient::DrawKind() {
   if (one_frame_id_) return MayReuseId() ? Kind::kSet : Kind::kGet;
   if (!has_counter_) return Kind::kAddCounter;
   if (MayReuseId() && world_.random.Chance(500'000)) return Kind::kToggle;
-  return world_.random.Pick({Kind::kIncrement, Kind::kIncrement, Kind::kReadCounter, Kind::kSet, Kind::kGet,
-                             Kind::kCas, Kind::kReadCas, Kind::kSetBrief, Kind::kGetBrief, Kind::kGetBrief,
-                             Kind::kReadToggle, Kind::kReadToggle});
+  return world_.random.Pick({Kind::kIncrement, Kind::kIncrement, Kind::kReadCounter, Kind::kSet, Kind::kGet, Kind::kCas,
+                             Kind::kReadCas, Kind::kSetBrief, Kind::kGetBrief, Kind::kGetBrief, Kind::kReadToggle,
+                             Kind::kReadToggle});
 }
 
 bool MemcachedClient::ReusesId(const Operation& operation) const {
@@ -117,27 +117,21 @@ void MemcachedClient::Prepare(Operation& operation) {
       command.item = Write(operation, uniques_[operation.key] == 0 ? kv::ItemVerb::kAdd : kv::ItemVerb::kCas);
       command.item.unique = uniques_[operation.key];
       break;
-    case Kind::kReadCas:
-      operation.key = "memcached-cas";
-      break;
+    case Kind::kReadCas: operation.key = "memcached-cas"; break;
     case Kind::kSetBrief:
       brief_ = {.number = number};
       operation.key = BriefKey();
       command.item = Write(operation, kv::ItemVerb::kSet);
       command.item.life_s = static_cast<int64_t>(world_.random.Between(1, 3));
       break;
-    case Kind::kGetBrief:
-      operation.key = BriefKey();
-      break;
+    case Kind::kGetBrief: operation.key = BriefKey(); break;
     case Kind::kToggle:
       operation.key = ToggleKey();
       operation.value = 1 + toggle_.sets++ % 2;
       toggle_.value = 0;
       command.item = Write(operation, kv::ItemVerb::kSet);
       break;
-    case Kind::kReadToggle:
-      operation.key = ToggleKey();
-      break;
+    case Kind::kReadToggle: operation.key = ToggleKey(); break;
   }
   if (command.item.key.empty()) {
     operation.request.item_keys = {operation.key};
@@ -151,7 +145,9 @@ void MemcachedClient::Prepare(Operation& operation) {
                  .a = address_,
                  .b = 0,
                  .c = fingerprint,
-                 .d = operation.kind == Kind::kToggle ? kToggleFrame : one_frame_id_ ? 0 : number};
+                 .d = operation.kind == Kind::kToggle ? kToggleFrame
+                      : one_frame_id_                 ? 0
+                                                      : number};
 }
 
 void MemcachedClient::Send(uint64_t id) {
@@ -257,8 +253,7 @@ void MemcachedClient::Stored(Operation& operation, const kv::Result& result) {
       toggle_.value = operation.value;
       toggle_.known_ns = now_ns;
       return;
-    default:
-      return;
+    default: return;
   }
 }
 
@@ -269,12 +264,8 @@ void MemcachedClient::Found(Operation& operation, const kv::Item* item) {
     case Kind::kReadCounter:
       world_.history.AnswerCounter(operation.key, operation.record, now_ns, static_cast<int64_t>(value));
       return;
-    case Kind::kGet:
-      world_.history.AnswerRegister(operation.key, operation.record, now_ns, value);
-      return;
-    case Kind::kReadCas:
-      uniques_[operation.key] = item == nullptr ? 0 : item->unique;
-      return;
+    case Kind::kGet: world_.history.AnswerRegister(operation.key, operation.record, now_ns, value); return;
+    case Kind::kReadCas: uniques_[operation.key] = item == nullptr ? 0 : item->unique; return;
     case Kind::kGetBrief:
       if (operation.key != BriefKey()) return;
       if (item != nullptr && operation.invoked_ns >= brief_.missed_ns)
@@ -282,15 +273,12 @@ void MemcachedClient::Found(Operation& operation, const kv::Item* item) {
       // Only what began after the item was known to be stored says that it has ended.
       if (item != nullptr || operation.invoked_ns < brief_.known_ns) return;
       if (now_ns < brief_.must_live_ns)
-        world_.Fail("memcached client ", address_, ": an item ended ",
-                    (brief_.must_live_ns - now_ns) / kMillisecond, " ms too soon");
+        world_.Fail("memcached client ", address_, ": an item ended ", (brief_.must_live_ns - now_ns) / kMillisecond,
+                    " ms too soon");
       brief_.missed_ns = std::min(brief_.missed_ns, now_ns);
       return;
-    case Kind::kReadToggle:
-      FoundToggle(operation, value);
-      return;
-    default:
-      return;
+    case Kind::kReadToggle: FoundToggle(operation, value); return;
+    default: return;
   }
 }
 

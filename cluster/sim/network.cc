@@ -47,8 +47,8 @@ void Network::SendDatagram(uint64_t from, uint64_t to, std::string bytes, Kind k
   const size_t longest_bytes = FiltersEntriesOf(from) ? kFiltered_bytes : kUnfragmentedMax_bytes;
   // Whatever the network does with it: an attacker may have recorded it. Not what must not be late (plan.h).
   if (sealed_.replay_ppm > 0 && kind != Kind::kForward) {
-    Recorded& recorded = recorded_.size() < kRecordedMax ? recorded_.emplace_back()
-                                                         : recorded_[random_.Below(recorded_.size())];
+    Recorded& recorded =
+        recorded_.size() < kRecordedMax ? recorded_.emplace_back() : recorded_[random_.Below(recorded_.size())];
     recorded = {.from = from, .to = to, .bytes = bytes};
   }
   if (link.cut == 0 && bytes.size() <= longest_bytes && !random_.Chance(plan_.drop_ppm)) {

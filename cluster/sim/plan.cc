@@ -261,11 +261,11 @@ std::string Describe(const Plan& plan) {
       plan.nodes, " nodes, election floor ", plan.raft.election_floor_ns / kMillisecond, " ms, appends of ",
       plan.raft.append_max_entries, ", network ", plan.network.delay_max_ns / kMicrosecond, " us, drop ",
       plan.network.drop_ppm, " ppm, late ", plan.network.late_ppm, " ppm up to ",
-      plan.network.late_max_ns / kMillisecond,
-      plan.network.jitter ? " ms, jitter, late votes " : " ms, late votes ", plan.network.late_votes_ppm,
-      " ppm, sync ", plan.disk.sync_max_ns / kMicrosecond, " us, turns ", plan.turn_max_ns / kMicrosecond, " us, sessions ",
-      plan.settings.shortest_timeout_ns / kSecond, " s; a fault every ", faults.mean_interval_ns / kMillisecond,
-      " ms for up to ", faults.duration_max_ns / kMillisecond, " ms:");
+      plan.network.late_max_ns / kMillisecond, plan.network.jitter ? " ms, jitter, late votes " : " ms, late votes ",
+      plan.network.late_votes_ppm, " ppm, sync ", plan.disk.sync_max_ns / kMicrosecond, " us, turns ",
+      plan.turn_max_ns / kMicrosecond, " us, sessions ", plan.settings.shortest_timeout_ns / kSecond,
+      " s; a fault every ", faults.mean_interval_ns / kMillisecond, " ms for up to ",
+      faults.duration_max_ns / kMillisecond, " ms:");
   const auto add = [&text](bool on, const char* name) {
     if (on) absl::StrAppend(&text, " ", name);
   };
@@ -288,9 +288,9 @@ std::string Describe(const Plan& plan) {
   add(faults.empty_folders, "empty-folders");
   if (plan.membership.mean_interval_ns != 0) {
     absl::StrAppend(&text, "; a change of membership every ", plan.membership.mean_interval_ns / kMillisecond,
-                    " ms with ", plan.membership.spares, " spares, of the leader ",
-                    plan.membership.on_leader_ppm, " ppm, crashes ", plan.membership.crash_ppm,
-                    " ppm, edited files ", plan.membership.edit_file_ppm, " ppm");
+                    " ms with ", plan.membership.spares, " spares, of the leader ", plan.membership.on_leader_ppm,
+                    " ppm, crashes ", plan.membership.crash_ppm, " ppm, edited files ", plan.membership.edit_file_ppm,
+                    " ppm");
   }
   if (plan.snapshots.every_entries != UINT64_MAX) {
     absl::StrAppend(&text, "; snapshots every ", plan.snapshots.every_entries, " entries, tail ",

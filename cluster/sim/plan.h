@@ -39,9 +39,9 @@ struct NetworkPlan {
 // Whether messages between nodes travel as their real datagrams (sealed_link.h).
 struct SealedPlan {
   bool on = false;
-  bool copies = false;      // what is the same for several leaves once, for all of them
-  uint64_t flip_ppm = 0;    // bits of this many are flipped
-  uint64_t replay_ppm = 0;  // after this many datagrams comes one that the network has recorded
+  bool copies = false;           // what is the same for several leaves once, for all of them
+  uint64_t flip_ppm = 0;         // bits of this many are flipped
+  uint64_t replay_ppm = 0;       // after this many datagrams comes one that the network has recorded
   uint64_t long_values_ppm = 0;  // of what clients put: longer than a datagram
 };
 
@@ -125,7 +125,7 @@ struct ClientPlan {
 
 // What is tried once the faults have ended, while clients go on (last_days.h).
 struct LastDaysPlan {
-  bool hung_disk = false;       // of the leader, for good
+  bool hung_disk = false;        // of the leader, for good
   bool folder_put_back = false;  // of a follower
 };
 

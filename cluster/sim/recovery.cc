@@ -136,14 +136,15 @@ void Recovery::Recover(bool worst) {
     for (const auto& server : world_.servers) server->Start();
     return;
   }
-  world_.Trace("the cluster is recovered from what node ", seed->id().value(), " has, up to ",
-               last.index.value(), "/", last.term.value());
+  world_.Trace("the cluster is recovered from what node ", seed->id().value(), " has, up to ", last.index.value(), "/",
+               last.term.value());
   ++world_.recoveries;
   std::unique_ptr<kv::StateMachine> state = seed->StateOf(log);
   HEDGEROW_CHECK(kv::ApplyAll(log, *state) == raft::LogIndex());
   world_.fingerprints.resize(last.index.value(), state->fingerprint());
   if (world_.fingerprints.back() != state->fingerprint()) {
-    world_.Fail("what goes on after entry ", last.index.value(), " has another state than the nodes that have applied it");
+    world_.Fail("what goes on after entry ", last.index.value(),
+                " has another state than the nodes that have applied it");
   }
   led_ = led != nullptr ? led->id() : raft::NodeId();
   alone_ = false;

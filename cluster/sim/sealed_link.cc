@@ -32,14 +32,10 @@ wire::Key ClusterKey(const World& world) {
 
 Network::Kind KindOf(const std::string& bytes) {
   switch (bytes[offsetof(hr_peer_header, kind)]) {
-    case HR_PEER_VOTE_REPLY:
-      return Network::Kind::kVote;
-    case HR_PEER_APPEND_REPLY:
-      return Network::Kind::kAck;
-    case HR_PEER_FORWARD:
-      return Network::Kind::kForward;
-    default:
-      return Network::Kind::kOther;
+    case HR_PEER_VOTE_REPLY: return Network::Kind::kVote;
+    case HR_PEER_APPEND_REPLY: return Network::Kind::kAck;
+    case HR_PEER_FORWARD: return Network::Kind::kForward;
+    default: return Network::Kind::kOther;
   }
 }
 
@@ -61,8 +57,7 @@ void KnownCopies::KeepOnly(const std::vector<raft::NodeId>& members) {
   });
 }
 
-SealedLink::SealedLink(World& world, raft::NodeId self, KnownCopies& known, kv::Replica& replica,
-                       node::Turn& turn)
+SealedLink::SealedLink(World& world, raft::NodeId self, KnownCopies& known, kv::Replica& replica, node::Turn& turn)
     : world_(world),
       self_(self),
       replica_(replica),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated node, the part that is its incarnations: starts from the disk or from a snapshot, crashes, folders that are emptied or put
-// back, and by whom it may be heard since.
+// A simulated node, the part that is its incarnations: starts from the disk or from a snapshot, crashes, folders that
+// are emptied or put back, and by whom it may be heard since.
 #include "cluster/sim/server.h"
 
 #include <utility>
@@ -39,8 +39,7 @@ void Server::Start() {
   known_copies_.CountStart();
   raft::RestoredState restored = disk_.Restore();
   std::unique_ptr<kv::StateMachine> state;
-  if (restored.snapshot.last.index > raft::LogIndex())
-    state = Load(*disk_.Find(restored.snapshot.last)->chunks);
+  if (restored.snapshot.last.index > raft::LogIndex()) state = Load(*disk_.Find(restored.snapshot.last)->chunks);
   kv::ReplicaOptions options = OptionsOf(world_, id_);
   options.raft.initial = disk_.BeginsWith(ConfiguredMembers());
   {
@@ -78,7 +77,8 @@ raft::Configuration Server::ConfiguredMembers() {
   return raft::Configuration::OfVoters(voters);
 }
 
-// Another one in each incarnation, as processes draw theirs: what went by the order of a walk would differ between replicas.
+// Another one in each incarnation, as processes draw theirs: what went by the order of a walk would differ between
+// replicas.
 kv::HashSecret Server::MapSecret() const { return {.first = id_.value(), .second = incarnations_}; }
 
 std::unique_ptr<kv::StateMachine> Server::Load(const std::vector<std::string>& chunks) {
@@ -139,9 +139,7 @@ void Server::ConfigurationIs(const raft::Configuration& configuration) {
   });
 }
 
-void Server::MembershipAnswered(const raft::MembershipAnswer& answer) {
-  world_.membership->Answered(*this, answer);
-}
+void Server::MembershipAnswered(const raft::MembershipAnswer& answer) { world_.membership->Answered(*this, answer); }
 
 void Server::Crash(bool power_cut) {
   if (!up()) return;
@@ -209,9 +207,7 @@ bool Server::IsRefusedBy(raft::NodeId other) const {
   return known != 0 && known != disk_.copy_id();
 }
 
-bool Server::MayBeHeard() const {
-  return disk_.copy_id() == Disk::kFirstCopy && !put_back_;
-}
+bool Server::MayBeHeard() const { return disk_.copy_id() == Disk::kFirstCopy && !put_back_; }
 
 std::unique_ptr<kv::StateMachine> Server::StateOf(const raft::RestoredState& log) {
   if (log.snapshot.last.index > raft::LogIndex()) return Load(*disk_.Find(log.snapshot.last)->chunks);

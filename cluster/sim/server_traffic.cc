@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated node, the part that is its traffic and its turns. What arrives waits for a turn, as in a socket; a turn feeds the replica,
-// writes the log, checks what the replica has done, and hands what is to be sent to the network.
+// A simulated node, the part that is its traffic and its turns. What arrives waits for a turn, as in a socket; a turn
+// feeds the replica, writes the log, checks what the replica has done, and hands what is to be sent to the network.
 #include <algorithm>
 #include <optional>
 #include <set>
@@ -33,8 +33,7 @@ void Server::StandStill(bool clock_too) {
 
 // So far, by the world's time; 0: its clock goes on.
 uint64_t Server::StoodStill_ns() const {
-  return stood_ns_ +
-         (stands_since_ns_.has_value() && clock_stands_ ? world_.time.now_ns() - *stands_since_ns_ : 0);
+  return stood_ns_ + (stands_since_ns_.has_value() && clock_stands_ ? world_.time.now_ns() - *stands_since_ns_ : 0);
 }
 
 void Server::Resume() {
@@ -82,9 +81,8 @@ void Server::ArriveFromPeer(raft::Message message, uint64_t copy_id) {
   if (kernel_.has_value() && kernel_->attached()) {
     kernel_->Arrive(std::move(message));
   } else {
-    Arrive(from_peers_, [this, arrived = ArrivedNow(), message = std::move(message)] {
-      turn_->Receive(arrived(), message);
-    });
+    Arrive(from_peers_,
+           [this, arrived = ArrivedNow(), message = std::move(message)] { turn_->Receive(arrived(), message); });
   }
 }
 
@@ -130,8 +128,8 @@ void Server::TakeResignation(const raft::LeaderResigns& hint) {
   if (hint.term == term) return;
   replica_->Settle();
   if (raft().term() == term && leader.IsSet() && !raft().leader().IsSet()) {
-    world_.Fail("node ", id_.value(), " leaves its leader in term ", term.value(),
-                " for a resignation in term ", hint.term.value());
+    world_.Fail("node ", id_.value(), " leaves its leader in term ", term.value(), " for a resignation in term ",
+                hint.term.value());
   }
 }
 
@@ -207,8 +205,8 @@ void Server::CheckProposedOnce(const raft::Outputs& outputs) {
     if (log.At(i).kind != raft::EntryKind::kCommand) continue;
     const std::optional<kv::RequestKey> key = kv::KeyUsedOnceIn(log.At(i).payload.view());
     if (!key.has_value() || keys.insert(*key).second || i < outputs.accepted.front().index) continue;
-    world_.Fail("node ", id_.value(), " proposes at ", i.value(),
-                " what its log holds and has not committed: (", key->a, ", ", key->b, ")");
+    world_.Fail("node ", id_.value(), " proposes at ", i.value(), " what its log holds and has not committed: (",
+                key->a, ", ", key->b, ")");
   }
 }
 
@@ -308,19 +306,16 @@ void Server::Send(kv::Answer answer) {
       send([to, from, answer] { to->ArriveForwardAnswer(from, answer); });
     });
   } else if (address == kStranger) {
-    to_clients_.push_back([send, this, answer = std::move(answer)] {
-      send([this, answer] { world_.stranger->ArriveAnswer(answer); });
-    });
+    to_clients_.push_back(
+        [send, this, answer = std::move(answer)] { send([this, answer] { world_.stranger->ArriveAnswer(answer); }); });
   } else if (address >= kFirstMemcachedClient) {
     MemcachedClient* const client = world_.memcached_clients[address - kFirstMemcachedClient].get();
-    to_clients_.push_back([send, client, answer = std::move(answer)] {
-      send([client, answer] { client->ArriveAnswer(answer); });
-    });
+    to_clients_.push_back(
+        [send, client, answer = std::move(answer)] { send([client, answer] { client->ArriveAnswer(answer); }); });
   } else {
     Client* const client = world_.clients[address - kFirstClient].get();
-    to_clients_.push_back([send, client, answer = std::move(answer)] {
-      send([client, answer] { client->ArriveAnswer(answer); });
-    });
+    to_clients_.push_back(
+        [send, client, answer = std::move(answer)] { send([client, answer] { client->ArriveAnswer(answer); }); });
   }
 }
 

@@ -62,14 +62,12 @@ void Populate(World& world) {
   world.stranger = std::make_unique<Stranger>(world);
   const uint64_t clients = world.plan.clients.session_clients + world.plan.clients.windowed_clients;
   for (uint64_t i = 0; i < clients; ++i) {
-    world.clients.push_back(
-        std::make_unique<Client>(world, kFirstClient + i, i >= world.plan.clients.session_clients));
+    world.clients.push_back(std::make_unique<Client>(world, kFirstClient + i, i >= world.plan.clients.session_clients));
   }
-  const uint64_t memcached_clients =
-      world.plan.memcached.counting_clients + world.plan.memcached.one_id_clients;
+  const uint64_t memcached_clients = world.plan.memcached.counting_clients + world.plan.memcached.one_id_clients;
   for (uint64_t i = 0; i < memcached_clients; ++i) {
-    world.memcached_clients.push_back(std::make_unique<MemcachedClient>(
-        world, kFirstMemcachedClient + i, i >= world.plan.memcached.counting_clients));
+    world.memcached_clients.push_back(std::make_unique<MemcachedClient>(world, kFirstMemcachedClient + i,
+                                                                        i >= world.plan.memcached.counting_clients));
   }
   for (const auto& server : world.servers) server->Start();
   for (const auto& client : world.clients) client->Start();
@@ -103,8 +101,8 @@ std::string Unrest(const World& world) {
     const raft::Member* const member = members.Find(server->id());
     if (member == nullptr || ((members.leaving >> member->slot) & 1) != 0) continue;
     if (server->raft().applied() == leader->raft().log().last_index()) continue;
-    return absl::StrCat("node ", server->id().value(), " has applied ", server->raft().applied().value(),
-                        " of ", leader->raft().log().last_index().value(), " entries");
+    return absl::StrCat("node ", server->id().value(), " has applied ", server->raft().applied().value(), " of ",
+                        leader->raft().log().last_index().value(), " entries");
   }
   return {};
 }
@@ -119,8 +117,7 @@ int64_t NumberAt(const kv::StateMachine& state, const std::string& key) {
 
 void CheckHistory(World& world) {
   const kv::StateMachine& state = LeaderOf(world)->state();
-  const std::string why =
-      world.history.Check([&state](const std::string& key) { return NumberAt(state, key); });
+  const std::string why = world.history.Check([&state](const std::string& key) { return NumberAt(state, key); });
   if (!why.empty()) world.Fail(why);
   for (uint64_t i = 0; i < world.plan.clients.keys; ++i) {
     const std::string number = std::to_string(i);

@@ -40,10 +40,10 @@ struct Report {
   uint64_t snapshots_taken = 0;
   uint64_t snapshots_installed = 0;
   uint64_t transfers_resumed = 0;
-  uint64_t quorum_checks = 0;           // a leader asked whether it may go on
-  uint64_t appends_reordered = 0;       // stored once what they had overtaken had come
-  uint64_t proposals_known = 0;  // not made, since the log had them
-  uint64_t recoveries = 0;       // times that the cluster was recovered
+  uint64_t quorum_checks = 0;      // a leader asked whether it may go on
+  uint64_t appends_reordered = 0;  // stored once what they had overtaken had come
+  uint64_t proposals_known = 0;    // not made, since the log had them
+  uint64_t recoveries = 0;         // times that the cluster was recovered
   uint64_t folders_emptied = 0;
   uint64_t hung_leaders = 0;      // leaders whose disk hung for good
   uint64_t folders_put_back = 0;  // of followers

@@ -26,7 +26,8 @@ TEST(Simulation, TheSameSeedGivesTheSameRun) {
   EXPECT_NE(first.digest, Simulate({.seed = 8, .seconds = 5, .trace = {}}).digest);
 }
 
-// A thousand, unless HR_SIM_SEEDS says how many: `./dev test` 300 of them; a sanitizer makes each take ten times as long.
+// A thousand, unless HR_SIM_SEEDS says how many: `./dev test` 300 of them; a sanitizer makes each take ten times as
+// long.
 uint64_t Seeds() {
   const char* const text = std::getenv("HR_SIM_SEEDS");
   return text == nullptr ? 1000 : std::max(1ul, std::strtoul(text, nullptr, 10));
@@ -36,9 +37,7 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   const auto begin = std::chrono::steady_clock::now();
   const SeedTotals totals = RunSeeds(
       {.first = 1, .count = Seeds(), .seconds = 30, .threads = std::max(1u, std::thread::hardware_concurrency())},
-      [](const Report& report) {
-        EXPECT_EQ(report.violation, "") << "seed " << report.seed << ": " << report.plan;
-      });
+      [](const Report& report) { EXPECT_EQ(report.violation, "") << "seed " << report.seed << ": " << report.plan; });
   const double wall_s = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   printf("%.0f simulated seconds per second; %llu operations, %llu answered, %llu elections, %llu crashes\n",
          totals.seconds / wall_s, static_cast<unsigned long long>(totals.operations),
@@ -47,11 +46,9 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   printf("kernel parts: %llu answers (%llu of a longer lease), %llu appends accepted, %llu votes given\n",
          static_cast<unsigned long long>(totals.kernel_answers),
          static_cast<unsigned long long>(totals.kernel_answers_late),
-         static_cast<unsigned long long>(totals.kernel_appends),
-         static_cast<unsigned long long>(totals.kernel_votes));
+         static_cast<unsigned long long>(totals.kernel_appends), static_cast<unsigned long long>(totals.kernel_votes));
   printf("membership: %llu changes, %llu refused, %llu leaders removed\n",
-         static_cast<unsigned long long>(totals.changes),
-         static_cast<unsigned long long>(totals.changes_refused),
+         static_cast<unsigned long long>(totals.changes), static_cast<unsigned long long>(totals.changes_refused),
          static_cast<unsigned long long>(totals.leaders_removed));
   printf("snapshots: %llu taken, %llu installed, %llu transfers resumed\n",
          static_cast<unsigned long long>(totals.snapshots_taken),
@@ -66,8 +63,8 @@ TEST(Simulation, AThousandSeedsOfThirtySecondsViolateNothing) {
   printf("%llu leaders' disks hung for good, %llu folders put back; %llu pieces, %llu datagrams not believed\n",
          static_cast<unsigned long long>(totals.hung_leaders), static_cast<unsigned long long>(totals.folders_put_back),
          static_cast<unsigned long long>(totals.sealed_pieces), static_cast<unsigned long long>(totals.sealed_drops));
-  printf("%llu sessions ended for others, %llu forged requests\n", static_cast<unsigned long long>(totals.sessions_evicted),
-         static_cast<unsigned long long>(totals.forged));
+  printf("%llu sessions ended for others, %llu forged requests\n",
+         static_cast<unsigned long long>(totals.sessions_evicted), static_cast<unsigned long long>(totals.forged));
   // Faults that stop everything would violate nothing, and show nothing. A few runs need not have every kind of event.
   if (totals.runs < 100) return;
   EXPECT_GT(totals.answers, totals.operations / 2);

@@ -46,10 +46,9 @@ void Snapshots::Begin() {
   taking_ = server_.replica().BeginSnapshot(world_.plan.snapshots.chunk_bytes);
   world_.Trace("node ", server_.id().value(), " begins a snapshot at ", taking_->last.index.value());
   world_.faults->SnapshotMoment(server_);
-  world_.time.After(world_.random.Below(world_.plan.snapshots.pause_max_ns),
-                    [this, incarnation = incarnation_] {
-                      if (incarnation == incarnation_) Leave([this] { Slice(); });
-                    });
+  world_.time.After(world_.random.Below(world_.plan.snapshots.pause_max_ns), [this, incarnation = incarnation_] {
+    if (incarnation == incarnation_) Leave([this] { Slice(); });
+  });
 }
 
 void Snapshots::Slice() {
@@ -88,15 +87,11 @@ void Snapshots::SendNeeded(raft::NodeId to, raft::LogIndex at_least) {
   const StoredSnapshot* newest = server_.disk().Find(server_.raft().snapshot().last);
   const uint64_t number = ++world_.transfers;
   if (newest == nullptr || newest->snapshot.last.index < at_least) {
-    world_.Fail("node ", server_.id().value(), " wants to send a snapshot at ", at_least.value(),
-                ", and has none");
+    world_.Fail("node ", server_.id().value(), " wants to send a snapshot at ", at_least.value(), ", and has none");
     return;
   }
-  sending_[to] = {.number = number,
-                  .what = *newest,
-                  .term = server_.raft().term(),
-                  .next = 0,
-                  .progress_ns = world_.time.now_ns()};
+  sending_[to] = {
+      .number = number, .what = *newest, .term = server_.raft().term(), .next = 0, .progress_ns = world_.time.now_ns()};
   Push(to, number);
   Watch(to, number);
 }

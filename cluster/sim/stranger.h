@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A simulated program that reaches every node and is no friend of the clients: it has learnt the ids of their sessions and the
-// numbers of their writes, but no token. Under those it writes nothing, cancels, and says that it has all answers; and it opens
-// sessions that it never writes in. Whatever it sends must change nothing for a client (its history), and tell it nothing.
+// A simulated program that reaches every node and is no friend of the clients: it has learnt the ids of their sessions
+// and the numbers of their writes, but no token. Under those it writes nothing, cancels, and says that it has all
+// answers; and it opens sessions that it never writes in. Whatever it sends must change nothing for a client (its
+// history), and tell it nothing.
 
 #pragma once
 

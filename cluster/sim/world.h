@@ -49,7 +49,8 @@ struct World {
   Network network;
   raft::InvariantChecker checker;
   History history;
-  std::vector<uint64_t> fingerprints;  // StateMachine::fingerprint after each log index, of the first node that applied it
+  std::vector<uint64_t>
+      fingerprints;  // StateMachine::fingerprint after each log index, of the first node that applied it
   std::vector<std::unique_ptr<Server>> servers;
   std::vector<std::unique_ptr<Client>> clients;
   std::vector<std::unique_ptr<MemcachedClient>> memcached_clients;
@@ -78,14 +79,14 @@ struct World {
   uint64_t state_checks = 0;      // comparisons that found a node's state to be the majority's
   uint64_t transfers = 0;
   uint64_t transfers_resumed = 0;
-  uint64_t quorum_checks = 0;  // of incarnations that have ended
+  uint64_t quorum_checks = 0;      // of incarnations that have ended
   uint64_t appends_reordered = 0;  // of those, too
   uint64_t proposals_known = 0;
   uint64_t recoveries = 0;
   uint64_t folders_emptied = 0;
   uint64_t hung_leaders = 0;
   uint64_t folders_put_back = 0;
-  uint64_t forged = 0;  // requests under a client's session by the stranger
+  uint64_t forged = 0;         // requests under a client's session by the stranger
   uint64_t sealed_pieces = 0;  // of long messages; of incarnations that have ended, and so below
   uint64_t sealed_drops = 0;   // datagrams that were not believed
   uint64_t sessions_evicted = 0;

@@ -34,9 +34,9 @@ absl::StatusOr<BackupHeader> Parse(const std::string& path, std::string_view byt
   const uint64_t version = reader.Get<uint32_t>();
   const uint64_t length = reader.Get<uint32_t>();
   if (version > kBackupVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the backup ", path, " has format ", version, ", and this program reads formats up to ",
-                     kBackupVersion, ": restore it with the version of the program that wrote it"));
+    return absl::FailedPreconditionError(absl::StrCat("the backup ", path, " has format ", version,
+                                                      ", and this program reads formats up to ", kBackupVersion,
+                                                      ": restore it with the version of the program that wrote it"));
   }
   if (bytes.size() != kBackupHeader_bytes || length != kBody_bytes) return Damaged(path, "it is cut short");
   ByteReader checksum(bytes.substr(bytes.size() - 4));

@@ -40,9 +40,9 @@ absl::Status FolderGoneError(const std::string& path) {
 }
 
 absl::Status LaterMembersError(const std::string& path, raft::LogIndex index) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the log in ", path, " has a change of members at entry ", index.value(),
-      " in a form that this program does not know: a later version has written it. Start that version"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the log in ", path, " has a change of members at entry ", index.value(),
+                   " in a form that this program does not know: a later version has written it. Start that version"));
 }
 
 absl::Status MemoryLostError(const std::string& path) {
@@ -82,8 +82,8 @@ absl::StatusOr<std::unique_ptr<DurableLog>> DurableLog::Open(const StorageOption
   if (!watermark.ok()) return watermark.status();
   const Watermark::Value mark = watermark->value();
   if (!exists && mark.batch > 0) {
-    return DamagedError(options.path, absl::StrCat("the file `log-header` is missing, though ", mark.batch,
-                                                   " batches were durable"));
+    return DamagedError(options.path,
+                        absl::StrCat("the file `log-header` is missing, though ", mark.batch, " batches were durable"));
   }
   if (mark.unsynced && !IsSameBoot(mark.boot_id, options.boot_id)) return MemoryLostError(options.path);
   if (!exists) {
@@ -121,20 +121,19 @@ absl::Status DurableLog::Restore(const Watermark::Value& mark) {
   if (!found->damage.empty()) return DamagedError(options_.path, found->damage);
   if (found->state.batch == 0 && mark.batch > 0) return NothingLeftError(options_.path, mark.batch);
   if (found->state.batch < mark.batch) {
-    return DamagedError(options_.path, absl::StrCat("it ends with batch ", found->state.batch,
-                                                    ", though batch ", mark.batch, " was durable"));
+    return DamagedError(options_.path, absl::StrCat("it ends with batch ", found->state.batch, ", though batch ",
+                                                    mark.batch, " was durable"));
   }
   for (const raft::Entry& entry : found->raft.entries) {
     if (entry.kind == raft::EntryKind::kConfiguration && !raft::DecodeConfiguration(entry.payload.view()).has_value())
       return LaterMembersError(options_.path, entry.index);
   }
-  absl::StatusOr<std::unique_ptr<Segments>> segments =
-      Segments::Open({.log_path = options_.path,
-                      .copy_id = header_.copy_id,
-                      .file_bytes = options_.segment_bytes,
-                      .sync = options_.sync,
-                      .progress = options_.progress},
-                     *found, mark.unsynced ? 0 : mark.batch + 1);
+  absl::StatusOr<std::unique_ptr<Segments>> segments = Segments::Open({.log_path = options_.path,
+                                                                       .copy_id = header_.copy_id,
+                                                                       .file_bytes = options_.segment_bytes,
+                                                                       .sync = options_.sync,
+                                                                       .progress = options_.progress},
+                                                                      *found, mark.unsynced ? 0 : mark.batch + 1);
   if (!segments.ok()) return segments.status();
   segments_ = *std::move(segments);
   tail_.Restore(found->state, found->raft.entries);

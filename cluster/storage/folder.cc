@@ -27,9 +27,7 @@ absl::Status MakeFolder(const std::string& path) {
   return absl::OkStatus();
 }
 
-absl::Status SyncParent(const std::string& path) {
-  return SyncFolder(std::filesystem::absolute(path).parent_path());
-}
+absl::Status SyncParent(const std::string& path) { return SyncFolder(std::filesystem::absolute(path).parent_path()); }
 
 absl::Status SyncFolder(const std::string& path) {
   const net::UniqueFd folder(open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));

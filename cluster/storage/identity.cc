@@ -109,8 +109,7 @@ std::string EncodeIdentity(const Identity& identity) {
     absl::StrAppend(&lines, "moved_from ", identity.moved_from.value(), "\n");
   absl::StrAppend(&lines, "kernel ", identity.kernel_holds.empty() ? kNone : identity.kernel_holds, " ",
                   identity.kernel_lost ? "lost" : "held", "\n");
-  if (identity.unknown_to.has_value())
-    absl::StrAppend(&lines, "unknown_to ", identity.unknown_to->value(), "\n");
+  if (identity.unknown_to.has_value()) absl::StrAppend(&lines, "unknown_to ", identity.unknown_to->value(), "\n");
   for (const auto& [node, copy] : identity.copies)
     absl::StrAppendFormat(&lines, "member %d %016x\n", node.value(), copy);
   return absl::StrCat(kTitle, lines, LastLine(lines));
@@ -123,13 +122,12 @@ std::optional<Identity> DecodeIdentity(std::string_view text) {
   if (end == std::string_view::npos || text.substr(end) != LastLine(text.substr(0, end))) return std::nullopt;
   Lines lines(text.substr(0, end));
   Identity identity;
-  const bool whole =
-      lines.TakeNumber("cluster", identity.cluster_id) && lines.TakeNode("node", identity.node) &&
-      lines.TakeNode("configured", identity.configured) &&
-      lines.TakeNumber("epoch", identity.generation.epoch) &&
-      lines.TakeHex("beginning", identity.generation.nonce) && lines.TakeHex("log", identity.log_uuid) &&
-      lines.TakeHex("copy", identity.copy_id) && lines.TakeNumber("starts", identity.starts) &&
-      TakePhase(lines, identity) && TakeKernel(lines, identity);
+  const bool whole = lines.TakeNumber("cluster", identity.cluster_id) && lines.TakeNode("node", identity.node) &&
+                     lines.TakeNode("configured", identity.configured) &&
+                     lines.TakeNumber("epoch", identity.generation.epoch) &&
+                     lines.TakeHex("beginning", identity.generation.nonce) && lines.TakeHex("log", identity.log_uuid) &&
+                     lines.TakeHex("copy", identity.copy_id) && lines.TakeNumber("starts", identity.starts) &&
+                     TakePhase(lines, identity) && TakeKernel(lines, identity);
   if (!whole || !identity.node.IsSet()) return std::nullopt;
   raft::NodeId by;
   if (lines.TakeNode("unknown_to", by)) identity.unknown_to = by;
@@ -141,7 +139,8 @@ absl::StatusOr<std::optional<Identity>> ReadIdentity(const std::string& folder) 
   const absl::StatusOr<std::optional<std::string>> text = ReadIfThere(PathOf(folder));
   if (!text.ok()) {
     return absl::InternalError(absl::StrCat(
-        text.status().message(), ". It says whose folder this is, so the node does not start without it. It belongs to "
+        text.status().message(),
+        ". It says whose folder this is, so the node does not start without it. It belongs to "
         "the user that the node runs as (rights 0600): correct its owner or rights, and start the node again"));
   }
   if (!text->has_value()) return std::nullopt;
@@ -160,14 +159,13 @@ absl::Status CreateIdentity(const std::string& folder, const Identity& identity)
   return CreateSynced(PathOf(folder), EncodeIdentity(identity));
 }
 
-absl::Status CheckOwner(const std::string& folder, const Identity& identity, uint64_t cluster_id,
-                        raft::NodeId called) {
+absl::Status CheckOwner(const std::string& folder, const Identity& identity, uint64_t cluster_id, raft::NodeId called) {
   if (identity.cluster_id == cluster_id && (identity.configured == called || identity.node == called))
     return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the folder ", folder, " is that of node ", identity.node.value(), " of cluster ", identity.cluster_id,
-      ", and the configuration is that of node ", called.value(), " of cluster ", cluster_id,
-      ": correct data_dir, node or cluster_id in the configuration"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the folder ", folder, " is that of node ", identity.node.value(), " of cluster ",
+                   identity.cluster_id, ", and the configuration is that of node ", called.value(), " of cluster ",
+                   cluster_id, ": correct data_dir, node or cluster_id in the configuration"));
 }
 
 }  // namespace hedgerow::storage

@@ -74,7 +74,6 @@ absl::Status CreateIdentity(const std::string& folder, const Identity& identity)
 
 // FailedPrecondition, with both names: the folder is another cluster's, or another node's. `called` is what the
 // configuration file calls the node.
-absl::Status CheckOwner(const std::string& folder, const Identity& identity, uint64_t cluster_id,
-                        raft::NodeId called);
+absl::Status CheckOwner(const std::string& folder, const Identity& identity, uint64_t cluster_id, raft::NodeId called);
 
 }  // namespace hedgerow::storage

@@ -34,9 +34,7 @@ class IdentityTest : public testing::Test {
     std::ifstream file(Path(), std::ios::binary);
     return std::string(std::istreambuf_iterator<char>(file), {});
   }
-  void PutBytes(const std::string& bytes) const {
-    std::ofstream(Path(), std::ios::binary | std::ios::trunc) << bytes;
-  }
+  void PutBytes(const std::string& bytes) const { std::ofstream(Path(), std::ios::binary | std::ios::trunc) << bytes; }
 
   std::string folder_;
 };

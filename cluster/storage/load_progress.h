@@ -14,12 +14,12 @@ class LoadProgress {
  public:
   // In the order in which they come.
   enum class Stage : uint8_t {
-    kFolder,    // opens the folder, and reads whose it is
-    kChecking,  // reads every file of the log
-    kReplaying, // reads those that the log stands in once more, record by record
-    kSyncing,   // sees to it that they are on the disk
-    kSnapshot,  // reads the snapshot into the state
-    kOpened,    // the log is open
+    kFolder,     // opens the folder, and reads whose it is
+    kChecking,   // reads every file of the log
+    kReplaying,  // reads those that the log stands in once more, record by record
+    kSyncing,    // sees to it that they are on the disk
+    kSnapshot,   // reads the snapshot into the state
+    kOpened,     // the log is open
   };
 
   // `total_bytes`: of the stage; 0: not known.

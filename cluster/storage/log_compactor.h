@@ -41,9 +41,7 @@ class LogCompactor {
 
   void Run();
   bool Clean(const Work& work);
-  bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || work_.prepare || work_.clean;
-  }
+  bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || work_.prepare || work_.clean; }
 
   DurableLog& log_;
   const SnapshotFolder snapshots_;

@@ -137,8 +137,8 @@ TEST_F(LogDamageTest, ATornEndIsCutWhateverItsShape) {
        {size_t{0}, size_t{1}, size_t{7}, size_t{8}, size_t{87}, size_t{88}, size / 3, size / 2, size - 41}) {
     const size_t cut = last.begin + kept;
     const std::string cut_short = bytes_.substr(0, cut);
-    for (const std::string& torn : {cut_short, cut_short + std::string(bytes_.size() - cut, '\0'),
-                                    cut_short + std::string(70'000, '\xee')}) {
+    for (const std::string& torn :
+         {cut_short, cut_short + std::string(bytes_.size() - cut, '\0'), cut_short + std::string(70'000, '\xee')}) {
       const absl::StatusOr<raft::RestoredState> state = Open(torn, mark);
       ASSERT_TRUE(state.ok()) << kept << ": " << state.status();
       EXPECT_TRUE(Same(*state, expected)) << kept << ": " << Describe(*state);
@@ -159,15 +159,13 @@ TEST_F(LogDamageTest, WhatFollowsATornEndIsWrittenInItsPlace) {
   WriteLog(4, 10'000);
   const TestFolder copy;
   Copy(copy);
-  WriteFile(InCopy(copy, files_[0]),
-            bytes_.substr(0, spans_.back().begin + 5'000) + std::string(6'000, '\xee'));
+  WriteFile(InCopy(copy, files_[0]), bytes_.substr(0, spans_.back().begin + 5'000) + std::string(6'000, '\xee'));
   WriteFile(copy.log() + "/watermark", marks_.back());
   raft::RestoredState expected = states_[states_.size() - 2];
   for (uint64_t run = 0; run < 3; ++run) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options(copy));
     ASSERT_TRUE(Same(storage->TakeRestored(), expected)) << run;
-    const raft::Persist persist = {.sequence = 1,
-                                   .entries = {TestEntry(expected.entries.size() + 1, 1, "after")}};
+    const raft::Persist persist = {.sequence = 1, .entries = {TestEntry(expected.entries.size() + 1, 1, "after")}};
     storage->Write(persist);
     ASSERT_TRUE(AwaitDurable(*storage, 1));
     ApplyToModel(expected, persist);
@@ -184,8 +182,7 @@ TEST_F(LogDamageTest, AWholeBatchThatWasNotReportedIsRestored) {
 
 TEST_F(LogDamageTest, AnEndThatWasDurableMayNotBeMissing) {
   WriteLog(4, 1003);
-  ExpectRefused(Open(bytes_.substr(0, spans_.back().end - 1)),
-                "it ends with batch 4, though batch 5 was durable");
+  ExpectRefused(Open(bytes_.substr(0, spans_.back().end - 1)), "it ends with batch 4, though batch 5 was durable");
   ExpectRefused(Open(bytes_.substr(0, spans_.back().begin)));
   ExpectRefused(Open(""), "nothing is in it, though 5 batches were durable");
 }
@@ -231,8 +228,7 @@ TEST_F(LogDamageTest, DamageBeforeAWholeBatchIsRefusedWithoutTheWatermarksHelp) 
   flipped[kPage_bytes] ^= 1;  // of the very first one
   ExpectRefused(Open(flipped, mark), "what stands before batch 2 in its file is not what was written there");
   std::string holed = bytes_;
-  std::fill_n(holed.begin() + static_cast<ptrdiff_t>(spans_[50].begin), spans_[50].end - spans_[50].begin,
-              '\0');
+  std::fill_n(holed.begin() + static_cast<ptrdiff_t>(spans_[50].begin), spans_[50].end - spans_[50].begin, '\0');
   ExpectRefused(Open(holed, mark));
   std::fill(holed.begin() + static_cast<ptrdiff_t>(spans_[50].begin),
             holed.begin() + static_cast<ptrdiff_t>(spans_[98].end), '\0');
@@ -244,8 +240,7 @@ TEST_F(LogDamageTest, ASealedFileIsGuardedAsTheLastOneIs) {
   ASSERT_GT(files_.size(), 4u);
   for (size_t file = 0; file + 1 < files_.size(); ++file) {
     const std::string bytes = ReadFile(files_[file]);
-    for (const size_t at :
-         {size_t{8}, size_t{kPage_bytes}, size_t{kPage_bytes + 40}, size_t{20'000}, size_t{59'000}}) {
+    for (const size_t at : {size_t{8}, size_t{kPage_bytes}, size_t{kPage_bytes + 40}, size_t{20'000}, size_t{59'000}}) {
       std::string flipped = bytes;
       flipped[at] ^= 1;
       ExpectRefused(Open(flipped, marks_.front(), file));
@@ -264,8 +259,8 @@ TEST_F(LogDamageTest, OfAStoppedLogWhatFollowsAGapIsNotRead) {
     const TestFolder copy;
     Copy(copy);
     std::string holed = bytes_;
-    std::fill_n(holed.begin() + static_cast<ptrdiff_t>(spans_[kept].begin),
-                spans_[kept].end - spans_[kept].begin, '\0');
+    std::fill_n(holed.begin() + static_cast<ptrdiff_t>(spans_[kept].begin), spans_[kept].end - spans_[kept].begin,
+                '\0');
     WriteFile(InCopy(copy, files_[0]), holed);
     {
       const absl::StatusOr<StoppedLog> log = ReadStoppedLog(options(copy), kIdentity, ReadThrough);
@@ -284,9 +279,8 @@ TEST_F(LogDamageTest, OfAStoppedLogWhoseFirstFilesHaveGoneTheEndIsRead) {
   const raft::EntryId start = {.index = raft::LogIndex(1000), .term = raft::Term(1)};
   const std::unique_ptr<LogStorage> storage = OpenOrDie(options(folder_));
   storage->TakeRestored();
-  WriteWithSnapshot(
-      *storage,
-      {.sequence = 1, .new_start = raft::NewStart{.after = start, .snapshot = start, .empties = true}});
+  WriteWithSnapshot(*storage,
+                    {.sequence = 1, .new_start = raft::NewStart{.after = start, .snapshot = start, .empties = true}});
   storage->Write({.sequence = 2, .entries = {TestEntry(1001, 1, "acknowledged")}});
   ASSERT_TRUE(AwaitDurable(*storage, 2));
 

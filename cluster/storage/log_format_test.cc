@@ -148,9 +148,9 @@ TEST_F(LogFormatTest, AFolderOfAFormerFormatIsRefusedAndNotTouched) {
   WriteFile(folder_.log() + "/watermark", std::string(128, 'w'));
   const std::map<std::string, std::string> before = Everything(folder_.path());
   for (int time = 0; time < 2; ++time) {
-    for (const absl::Status& status : {LogStorage::Open(Options(), kIdentity).status(),
-                                       ReadStoppedLog(Options(), kIdentity, ReadThrough).status(),
-                                       ReadGenerationOfStopped(Options(), kIdentity).status()}) {
+    for (const absl::Status& status :
+         {LogStorage::Open(Options(), kIdentity).status(), ReadStoppedLog(Options(), kIdentity, ReadThrough).status(),
+          ReadGenerationOfStopped(Options(), kIdentity).status()}) {
       EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
       EXPECT_THAT(std::string(status.message()), HasSubstr("is of a format before 8"));
       EXPECT_THAT(std::string(status.message()), HasSubstr("take a backup with it"));

@@ -32,9 +32,8 @@ absl::Status OlderFormatError(const std::string& path) {
 // What is wrong with `entry` behind one of `last`; empty if nothing.
 std::string Misfit(const raft::Entry& entry, const raft::EntryId& last, const StateRecord& state) {
   if (entry.term >= last.term && entry.term <= state.hard_state.term) return "";
-  return absl::StrCat("entry ", entry.index.value(), " is of term ", entry.term.value(),
-                      ", which is not between term ", last.term.value(),
-                      " of the entry before and the node's term ", state.hard_state.term.value());
+  return absl::StrCat("entry ", entry.index.value(), " is of term ", entry.term.value(), ", which is not between term ",
+                      last.term.value(), " of the entry before and the node's term ", state.hard_state.term.value());
 }
 
 // A log that records are laid on, from the first one of a file on. It may begin with an entry in its midst;
@@ -56,8 +55,8 @@ class Replay {
       return absl::StrCat("entry ", End().index.value() + 1, " is missing before entry ", first.value());
     while (End().index >= first) entries_.pop_back();
     if (End().term != before.term) {
-      return absl::StrCat("entry ", first.value(), " follows an entry of term ", before.term.value(),
-                          ", but entry ", before.index.value(), " is of term ", End().term.value());
+      return absl::StrCat("entry ", first.value(), " follows an entry of term ", before.term.value(), ", but entry ",
+                          before.index.value(), " is of term ", End().term.value());
     }
     for (raft::Entry& entry : batch.entries) {
       std::string misfit = Misfit(entry, End(), batch.state);
@@ -71,8 +70,8 @@ class Replay {
       entries_.pop_front();
     }
     if (known_->index == state_.start.index && known_->term != state_.start.term) {
-      return absl::StrCat("it begins after entry ", known_->index.value(), " of term ",
-                          state_.start.term.value(), ", but that entry is of term ", known_->term.value());
+      return absl::StrCat("it begins after entry ", known_->index.value(), " of term ", state_.start.term.value(),
+                          ", but that entry is of term ", known_->term.value());
     }
     return "";
   }
@@ -145,8 +144,7 @@ std::vector<Run> RunsOf(std::vector<Piece> pieces) {
             [](const Piece& a, const Piece& b) { return a.records.first_batch < b.records.first_batch; });
   std::vector<Run> runs;
   for (const Piece& piece : pieces) {
-    if (runs.empty() || runs.back().back().records.last_batch + 1 != piece.records.first_batch)
-      runs.emplace_back();
+    if (runs.empty() || runs.back().back().records.last_batch + 1 != piece.records.first_batch) runs.emplace_back();
     runs.back().push_back(piece);
   }
   return runs;
@@ -156,8 +154,7 @@ std::vector<Run> RunsOf(std::vector<Piece> pieces) {
 
 std::string LogHeaderOf(const std::string& log_path) { return log_path + "/log-header"; }
 
-absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_path,
-                                                       const StoredIdentity& expected) {
+absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_path, const StoredIdentity& expected) {
   const std::string path = LogHeaderOf(log_path);
   const absl::StatusOr<std::optional<std::string>> bytes = ReadIfThere(path);
   if (!bytes.ok()) return bytes.status();
@@ -167,20 +164,20 @@ absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_pa
   }
   std::optional<LogHeader> header = ParseLogHeader(**bytes);
   if (!header.has_value()) {
-    return DamagedError(
-        log_path, "the file `log-header`, which says whose log it is and which, is not what was written to it");
+    return DamagedError(log_path,
+                        "the file `log-header`, which says whose log it is and which, is not what was written to it");
   }
   if (header->format_version > kFormatVersion) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the log in ", log_path, " has format ", header->format_version, ", and this program reads format ",
-        kFormatVersion, ": start the version of the program that wrote it"));
+    return absl::FailedPreconditionError(absl::StrCat("the log in ", log_path, " has format ", header->format_version,
+                                                      ", and this program reads format ", kFormatVersion,
+                                                      ": start the version of the program that wrote it"));
   }
   if (header->format_version < kFormatVersion) return OlderFormatError(log_path);
   if (header->identity != expected) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the log in ", log_path, " belongs to node ", header->identity.node.value(), " of cluster ",
-        header->identity.cluster_id, ", and this is node ", expected.node.value(), " of cluster ",
-        expected.cluster_id, ": correct data_dir, node or cluster_id in the configuration"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the log in ", log_path, " belongs to node ", header->identity.node.value(), " of cluster ",
+                     header->identity.cluster_id, ", and this is node ", expected.node.value(), " of cluster ",
+                     expected.cluster_id, ": correct data_dir, node or cluster_id in the configuration"));
   }
   return header;
 }
@@ -200,8 +197,8 @@ absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_
     if (!bytes.ok()) return bytes.status();
     const SegmentContents contents = LookInto(*bytes, copy_id);
     if (progress != nullptr) progress->Add(bytes->size());
-    const FoundSegment& file = files.emplace_back(
-        FoundSegment{.path = entry.path().native(), .bytes = bytes->size(), .salt = contents.salt});
+    const FoundSegment& file =
+        files.emplace_back(FoundSegment{.path = entry.path().native(), .bytes = bytes->size(), .salt = contents.salt});
     for (const RecordRange& range : contents.ranges) {
       pieces.push_back({.file = &file, .records = range});
       log.last_batch_seen = std::max(log.last_batch_seen, range.last_batch);
@@ -213,8 +210,8 @@ absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_
   std::vector<Run>::const_reverse_iterator chosen = runs.rbegin();
   for (; chosen != runs.rend(); ++chosen) {
     const RecordRange& first = chosen->front().records;
-    absl::StatusOr<std::string> wrong = absl::StrCat("what stands before batch ", first.first_batch,
-                                                     " in its file is not what was written there");
+    absl::StatusOr<std::string> wrong =
+        absl::StrCat("what stands before batch ", first.first_batch, " in its file is not what was written there");
     if (first.begins_file()) wrong = ReadRun(*chosen, log, progress);
     if (!wrong.ok()) return wrong.status();
     if (wrong->empty()) break;

@@ -42,8 +42,7 @@ struct ReadLog {
 
 std::string LogHeaderOf(const std::string& log_path);
 // Nothing: there is none in the folder. FailedPrecondition: another's log, or of another format.
-absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_path,
-                                                       const StoredIdentity& expected);
+absl::StatusOr<std::optional<LogHeader>> ReadLogHeader(const std::string& log_path, const StoredIdentity& expected);
 // Of the log with this id. Batch 0 in `state`: not even a beginning can be read. Internal: a file cannot be read.
 absl::StatusOr<ReadLog> ReadSegments(const std::string& log_path, uint64_t copy_id, LoadProgress* progress = nullptr);
 

@@ -134,9 +134,8 @@ TEST_F(LogReaderTest, EntriesOfABatchThatWasReplacedAreSeen) {
 TEST_F(LogReaderTest, ATermAboveTheHardStatesIsSeen) {
   PutFour();
   Put({TestEntry(5, 4, "x")}, 3);
-  EXPECT_THAT(Read().damage,
-              HasSubstr("entry 5 is of term 4, which is not between term 3 of the entry before and "
-                        "the node's term 3"));
+  EXPECT_THAT(Read().damage, HasSubstr("entry 5 is of term 4, which is not between term 3 of the entry before and "
+                                       "the node's term 3"));
 }
 
 TEST_F(LogReaderTest, AStateOfAnotherEndIsSeen) {
@@ -185,8 +184,7 @@ TEST_F(LogReaderTest, AGapBetweenFilesIsDamageWhileTheLogBeginsBeforeItsEnd) {
   Begin("2");
   batch_ = 9;
   Put({TestEntry(8, 3, "x"), TestEntry(9, 3, "x")}, 3);
-  EXPECT_THAT(Read().damage,
-              HasSubstr("it holds batch 10 right after batch 4; what stood between them is gone"));
+  EXPECT_THAT(Read().damage, HasSubstr("it holds batch 10 right after batch 4; what stood between them is gone"));
   EXPECT_EQ(Read().raft.entries.size(), 4u) << "what comes before the gap";
   Put({}, 3,
       {.last_index = raft::LogIndex(9),

@@ -118,8 +118,8 @@ uint64_t BatchOf(const StoppedLog& found, const Run& run, const raft::RestoredSt
     if (teller.over()) break;
     const RunBatch next = teller.Next();
     for (const raft::Persist& persist : next.persists) {
-      snapshot_was_taken |= batch < teller.drawn() && persist.new_start.has_value() &&
-                            persist.new_start->snapshot == found.raft.start;
+      snapshot_was_taken |=
+          batch < teller.drawn() && persist.new_start.has_value() && persist.new_start->snapshot == found.raft.start;
     }
   }
   return further && !snapshot_was_taken ? run.batches + 1 : batch;
@@ -133,8 +133,8 @@ class LivingLog {
   // Until something is wrong.
   void RunAll() {
     for (size_t number = 0; number < runs_.runs.size() && !::testing::Test::HasFailure(); ++number) {
-      SCOPED_TRACE(absl::StrCat("run ", number, " of ", runs_.runs[number].sync ? "disk" : "memory",
-                                " mode, files of ", runs_.segment_bytes, " bytes"));
+      SCOPED_TRACE(absl::StrCat("run ", number, " of ", runs_.runs[number].sync ? "disk" : "memory", " mode, files of ",
+                                runs_.segment_bytes, " bytes"));
       Live(number);
     }
   }
@@ -149,8 +149,7 @@ class LivingLog {
       happened_.killed_opens += KilledBy(SIGALRM, status);
     }
     const int status = RunVictim(folder_, seed_, number);
-    ASSERT_TRUE(run.killed ? KilledBy(SIGKILL, status) : EndedWell(status))
-        << "the run ended " << HowItEnded(status);
+    ASSERT_TRUE(run.killed ? KilledBy(SIGKILL, status) : EndedWell(status)) << "the run ended " << HowItEnded(status);
     Count(number);
     if (run.read_when_stopped) CheckStopped(number);
     if (run.power_cut) CheckCut(number);
@@ -188,9 +187,9 @@ class LivingLog {
     EXPECT_EQ(found->doubts.empty(), !run.killed) << ::testing::PrintToString(found->doubts);
     const uint64_t durable = LastDurableBatch(run, before);
     const uint64_t batch = BatchOf(*found, run, before, durable);
-    ASSERT_LE(batch, run.batches) << "a power cut left " << Describe(found->raft)
-                                  << ", which it never held since " << durable << " of its " << run.batches
-                                  << " batches were durable; " << ::testing::PrintToString(found->doubts);
+    ASSERT_LE(batch, run.batches) << "a power cut left " << Describe(found->raft) << ", which it never held since "
+                                  << durable << " of its " << run.batches << " batches were durable; "
+                                  << ::testing::PrintToString(found->doubts);
     ++happened_.cuts;
     happened_.cuts_that_took_batches += batch < run.batches;
     happened_.snapshots_beyond_log += GoesFurther(*found);
@@ -215,8 +214,7 @@ void Print(const Happened& happened) {
   std::printf("%lu read when stopped; %lu power cuts: %lu took batches, %lu left a snapshot beyond the log\n",
               happened.read_when_stopped, happened.cuts, happened.cuts_that_took_batches,
               happened.snapshots_beyond_log);
-  std::printf("%lu files torn, %lu removals undone\n", happened.losses.files_torn,
-              happened.losses.removals_undone);
+  std::printf("%lu files torn, %lu removals undone\n", happened.losses.files_torn, happened.losses.removals_undone);
 }
 
 // Runs in which nothing happens would find nothing, and show nothing. These are about half of what the first
@@ -242,9 +240,8 @@ TEST(LogRuns, EveryStartFindsWhatWasLeftAndNoPowerCutTakesWhatWasDurable) {
   const uint64_t first = FromEnvironment("HR_LOG_RUNS_FIRST", 1);
   Happened happened;
   for (uint64_t seed = first; seed < first + seeds; ++seed) {
-    SCOPED_TRACE(
-        absl::StrCat("seed ", seed, "; HR_LOG_RUNS_FIRST=", seed,
-                     " HR_LOG_RUNS_SEEDS=1 repeats it, but for the moments at which starts are killed"));
+    SCOPED_TRACE(absl::StrCat("seed ", seed, "; HR_LOG_RUNS_FIRST=", seed,
+                              " HR_LOG_RUNS_SEEDS=1 repeats it, but for the moments at which starts are killed"));
     LivingLog(seed, happened).RunAll();
     if (HasFailure()) return;
   }

@@ -31,15 +31,13 @@ uint64_t Bytes(const raft::Persist& persist) {
 }
 
 uint64_t Now_ns() {
-  return static_cast<uint64_t>(
-      std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
+  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<LogStorage>> LogStorage::Open(const StorageOptions& options,
-                                                             const StoredIdentity& expected,
-                                                             const LoadSnapshot& load) {
+                                                             const StoredIdentity& expected, const LoadSnapshot& load) {
   if (absl::Status status = CheckFinished(options.path); !status.ok()) return status;
   absl::StatusOr<std::unique_ptr<DurableLog>> log = DurableLog::Open(options, expected);
   if (!log.ok()) return log.status();

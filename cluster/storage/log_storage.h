@@ -37,8 +37,7 @@ class LogStorage {
  public:
   // Reads the whole log, and a snapshot if there is one (`load`: snapshot_choice.h), so it takes its time. Its
   // errors say what to do; errors.h lists their codes.
-  static absl::StatusOr<std::unique_ptr<LogStorage>> Open(const StorageOptions& options,
-                                                          const StoredIdentity& expected,
+  static absl::StatusOr<std::unique_ptr<LogStorage>> Open(const StorageOptions& options, const StoredIdentity& expected,
                                                           const LoadSnapshot& load = ReadThrough);
   // Writes what waits, unless the disk is full: what was not reported durable may then be missing.
   ~LogStorage();
@@ -94,8 +93,7 @@ class LogStorage {
   std::vector<raft::Persist> NextBatch() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // Tries again while the disk is full; gives the duration of the attempt that ended it.
   absl::Status CommitPatiently(uint64_t& duration_ns) ABSL_LOCKS_EXCLUDED(mutex_);
-  void Account(const std::vector<raft::Persist>& batch, uint64_t duration_ns)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void Account(const std::vector<raft::Persist>& batch, uint64_t duration_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Signal();
 
   const StorageOptions options_;
@@ -116,7 +114,7 @@ class LogStorage {
   std::deque<raft::Persist> queue_ ABSL_GUARDED_BY(mutex_);
   bool left_here_ ABSL_GUARDED_BY(mutex_) = false;  // the queue is CommitHere's
   uint64_t here_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint32_t quick_ ABSL_GUARDED_BY(mutex_) = 0;      // grows with quick syncs, and shrinks with slow ones
+  uint32_t quick_ ABSL_GUARDED_BY(mutex_) = 0;  // grows with quick syncs, and shrinks with slow ones
   // What Write or CommitHere has gathered and could not commit without waiting. committing_ stays set for it.
   std::vector<raft::Persist> left_over_ ABSL_GUARDED_BY(mutex_);
   uint64_t durable_sequence_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -41,10 +41,9 @@ void BM_Write(benchmark::State& state) {
     uint64_t written = 0;
     const auto write = [&](std::optional<raft::HardState> hard_state) {
       ++written;
-      storage.Write(
-          {.sequence = written,
-           .hard_state = hard_state,
-           .entries = {{.term = raft::Term(1), .index = raft::LogIndex(written), .payload = payload}}});
+      storage.Write({.sequence = written,
+                     .hard_state = hard_state,
+                     .entries = {{.term = raft::Term(1), .index = raft::LogIndex(written), .payload = payload}}});
     };
     const auto wait_for = [&storage](uint64_t sequence) {
       while (storage.TakeDurable() < sequence) {

@@ -150,11 +150,10 @@ TEST_P(LogStorageTest, ATruncationIsDurableWithWhatReplacesIt) {
     raft::Persist first = {.sequence = 2};
     for (uint64_t i = 1; i <= 10; ++i) first.entries.push_back(TestEntry(i, 1, "old"));
     storage->Write(first);
-    storage->Write(
-        {.sequence = 3,
-         .hard_state = raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3)},
-         .truncate_from = raft::LogIndex(4),
-         .entries = {TestEntry(4, 2, "new"), TestEntry(5, 2, "")}});
+    storage->Write({.sequence = 3,
+                    .hard_state = raft::HardState{.term = raft::Term(2), .voted_for = raft::NodeId(3)},
+                    .truncate_from = raft::LogIndex(4),
+                    .entries = {TestEntry(4, 2, "new"), TestEntry(5, 2, "")}});
     ASSERT_TRUE(AwaitDurable(*storage, 3));
   }
   {
@@ -191,12 +190,14 @@ TEST_P(LogStorageTest, AChangeOfMembersInALaterFormatIsRefusedInWords) {
     const std::unique_ptr<LogStorage> storage = OpenOrDie(options());
     raft::Entry change = TestEntry(1, 1, std::string(1, '\x7f') + "of a later version");
     change.kind = raft::EntryKind::kConfiguration;
-    storage->Write({.sequence = 1, .hard_state = raft::HardState{.term = raft::Term(1), .voted_for = {}}, .entries = {change}});
+    storage->Write(
+        {.sequence = 1, .hard_state = raft::HardState{.term = raft::Term(1), .voted_for = {}}, .entries = {change}});
     ASSERT_TRUE(AwaitDurable(*storage, 1));
   }
   const absl::Status status = OpenError(options());
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << status;
-  EXPECT_THAT(std::string(status.message()), HasSubstr("a change of members at entry 1 in a form that this program does not know"));
+  EXPECT_THAT(std::string(status.message()),
+              HasSubstr("a change of members at entry 1 in a form that this program does not know"));
 }
 
 TEST_P(LogStorageTest, ALogThatIsInUseIsRefused) {
@@ -428,8 +429,7 @@ TEST(LogStorageModesTest, AMemoryLogEndsWithItsHostUnlessItWasStopped) {
   options.boot_id = "third";
   const absl::Status status = OpenError(options);
   EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(status.message()),
-              HasSubstr("was written in memory mode and this host has restarted since"));
+  EXPECT_THAT(std::string(status.message()), HasSubstr("was written in memory mode and this host has restarted since"));
   options.sync = true;
   EXPECT_EQ(OpenError(options).code(), absl::StatusCode::kFailedPrecondition);
   options.boot_id = "second";  // the process alone had died

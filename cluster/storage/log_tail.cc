@@ -83,8 +83,7 @@ raft::Term LogTail::TermAt(raft::LogIndex index) const {
 void LogTail::Append(const raft::Entry& entry) {
   HEDGEROW_CHECK(entry.index == state_.last_index.Next());
   HEDGEROW_CHECK(entry.term >= state_.last_term && entry.term <= state_.hard_state.term);
-  if (terms_.empty() || entry.term > state_.last_term)
-    terms_.push_back({.term = entry.term, .first = entry.index});
+  if (terms_.empty() || entry.term > state_.last_term) terms_.push_back({.term = entry.term, .first = entry.index});
   state_.last_index = entry.index;
   state_.last_term = entry.term;
 }

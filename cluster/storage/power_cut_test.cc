@@ -139,9 +139,9 @@ class Run {
     if (batch > written) {
       ++happened.wrong;
       if (happened.first_wrong.empty()) {
-        happened.first_wrong = absl::StrCat(
-            "after ", point, " of ", operations_.size(), " operations, batch ", written, " written and ",
-            reported, " reported: ", log.ok() ? Describe(found) : log.status().ToString());
+        happened.first_wrong =
+            absl::StrCat("after ", point, " of ", operations_.size(), " operations, batch ", written, " written and ",
+                         reported, " reported: ", log.ok() ? Describe(found) : log.status().ToString());
       }
       return;
     }
@@ -186,8 +186,7 @@ Happened LiveAndCut(uint64_t seeds, Lies lies) {
 
 TEST(PowerCutTest, ACutAnywhereLeavesTheLogThatWasReportedOrALaterOne) {
   const char* const given = std::getenv("HR_POWER_CUT_SEEDS");
-  const Happened happened =
-      LiveAndCut(given == nullptr ? kSeeds : std::strtoull(given, nullptr, 10), Lies::kNone);
+  const Happened happened = LiveAndCut(given == nullptr ? kSeeds : std::strtoull(given, nullptr, 10), Lies::kNone);
   EXPECT_EQ(happened.wrong, 0u) << happened.first_wrong;
   std::printf("%lu cuts: %lu took batches that were not reported, %lu left some\n", happened.cuts,
               happened.lost_batches, happened.kept_batches);

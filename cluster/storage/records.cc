@@ -27,9 +27,7 @@ static_assert(kHead_bytes == kRecordMin_bytes && kHead_bytes % kRecordAlign_byte
 
 constexpr std::string_view kHeaderMagic = "hrlog\r\n\x1a";
 
-size_t Aligned(size_t bytes) {
-  return (bytes + kRecordAlign_bytes - 1) / kRecordAlign_bytes * kRecordAlign_bytes;
-}
+size_t Aligned(size_t bytes) { return (bytes + kRecordAlign_bytes - 1) / kRecordAlign_bytes * kRecordAlign_bytes; }
 
 void PutNumber(std::string& bytes, size_t place, uint64_t value, size_t size) {
   for (size_t i = 0; i < size; ++i) bytes[place + i] = static_cast<char>(value >> (8 * i) & 0xff);
@@ -104,9 +102,8 @@ std::string& RecordBuilder::Finish(const StateRecord& state, raft::Term term_bef
   PutNumber(bytes_, kCount_at, places_.size(), 4);
   size_t place = kState_at;
   for (const uint64_t value :
-       {state.hard_state.term.value(), state.hard_state.voted_for.value(),
-        state.last_index.value(), state.last_term.value(), state.start.index.value(), state.start.term.value(),
-        term_before.value()}) {
+       {state.hard_state.term.value(), state.hard_state.voted_for.value(), state.last_index.value(),
+        state.last_term.value(), state.start.index.value(), state.start.term.value(), term_before.value()}) {
     PutNumber(bytes_, place, value, 8);
     place += 8;
   }

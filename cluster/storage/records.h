@@ -26,8 +26,8 @@
 
 namespace hedgerow::storage {
 
-// Raised when another program could misread what is written. 1 to 6 were in RocksDB, 7 had sessions without tokens (commands of
-// versions 1 and 2): all are refused.
+// Raised when another program could misread what is written. 1 to 6 were in RocksDB, 7 had sessions without tokens
+// (commands of versions 1 and 2): all are refused.
 inline constexpr uint32_t kFormatVersion = 8;
 
 struct LogHeader {

@@ -103,10 +103,8 @@ TEST(RecordsTest, ALogHeaderComesBackAsItWasAndAnyFlippedBitOfItIsSeen) {
 }
 
 TEST(RecordsTest, OfALaterFormatOnlyTheVersionIsRead) {
-  const std::optional<LogHeader> back =
-      ParseLogHeader(EncodeLogHeader({.format_version = kFormatVersion + 1,
-                                      .identity = {.cluster_id = 1, .node = raft::NodeId(1)},
-                                      .copy_id = 5}));
+  const std::optional<LogHeader> back = ParseLogHeader(EncodeLogHeader(
+      {.format_version = kFormatVersion + 1, .identity = {.cluster_id = 1, .node = raft::NodeId(1)}, .copy_id = 5}));
   ASSERT_TRUE(back.has_value());
   EXPECT_EQ(back->format_version, kFormatVersion + 1);
   EXPECT_EQ(back->copy_id, 0u);

@@ -25,9 +25,9 @@ absl::Status CheckEmpty(const std::string& path) {
   const bool empty = std::filesystem::is_empty(path, error);
   if (error) return FromErrno(path, "read", error.value());
   if (empty) return absl::OkStatus();
-  return absl::AlreadyExistsError(absl::StrCat(
-      "the folder ", path, " is not empty, and what is in it is not touched: move it away first (mv ", path,
-      " ", path, ".before)"));
+  return absl::AlreadyExistsError(
+      absl::StrCat("the folder ", path, " is not empty, and what is in it is not touched: move it away first (mv ",
+                   path, " ", path, ".before)"));
 }
 
 absl::Status WriteSnapshot(const SnapshotFolder& folder, const SnapshotHeader& header, SnapshotReader& from) {
@@ -44,9 +44,8 @@ absl::Status WriteSnapshot(const SnapshotFolder& folder, const SnapshotHeader& h
 }
 
 // The same log that a follower has that has just installed the snapshot and has not voted.
-absl::Status WriteLog(const std::string& path, const StoredIdentity& identity,
-                      const RecoveryGeneration& generation, const raft::EntryId& last,
-                      const raft::Configuration& configuration) {
+absl::Status WriteLog(const std::string& path, const StoredIdentity& identity, const RecoveryGeneration& generation,
+                      const raft::EntryId& last, const raft::Configuration& configuration) {
   StorageOptions options;
   options.path = path;
   options.sync = true;
@@ -95,9 +94,8 @@ absl::Status CheckFinished(const std::string& path) {
       " was to be restored from a backup, and that was cut short: empty the folder, and restore it again"));
 }
 
-absl::Status RestoreLog(const std::string& path, const StoredIdentity& identity,
-                        const RecoveryGeneration& generation, SnapshotReader& snapshot,
-                        const raft::Configuration& configuration) {
+absl::Status RestoreLog(const std::string& path, const StoredIdentity& identity, const RecoveryGeneration& generation,
+                        SnapshotReader& snapshot, const raft::Configuration& configuration) {
   if (absl::Status status = MakeFolder(path); !status.ok()) return status;
   if (absl::Status status = CheckEmpty(path); !status.ok()) return status;
   Identity named{.cluster_id = identity.cluster_id,
@@ -110,8 +108,7 @@ absl::Status RestoreLog(const std::string& path, const StoredIdentity& identity,
     if (!absl::IsAlreadyExists(status)) return status;
     return absl::AlreadyExistsError(absl::StrCat(status.message(), ": another `restore` fills the folder"));
   }
-  if (absl::Status status = Fill(path, identity, generation, snapshot, configuration); !status.ok())
-    return status;
+  if (absl::Status status = Fill(path, identity, generation, snapshot, configuration); !status.ok()) return status;
   named.phase = Identity::Phase::kRestored;
   return WriteIdentity(path, named);
 }

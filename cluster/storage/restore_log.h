@@ -25,8 +25,7 @@ raft::EntryId FirstOf(const RecoveryGeneration& generation, const raft::EntryId&
 // Everything is durable when it returns. AlreadyExists: the folder is not empty. `configuration` is the new
 // cluster's; of `snapshot`, which is at its beginning, only the contents and their place in the log are kept. The
 // folder's identity says from before anything else that it is not finished, and then that it was never started.
-absl::Status RestoreLog(const std::string& path, const StoredIdentity& identity,
-                        const RecoveryGeneration& generation, SnapshotReader& snapshot,
-                        const raft::Configuration& configuration);
+absl::Status RestoreLog(const std::string& path, const StoredIdentity& identity, const RecoveryGeneration& generation,
+                        SnapshotReader& snapshot, const raft::Configuration& configuration);
 
 }  // namespace hedgerow::storage

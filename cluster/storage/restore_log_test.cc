@@ -53,8 +53,7 @@ class RestoreLogTest : public ::testing::Test {
     return RestoreLog(folder_.log(), kIdentity, opened->header.begins, *opened->snapshot, {});
   }
   StorageOptions options() const { return TestOptions(folder_, true); }
-  absl::StatusOr<std::unique_ptr<LogStorage>> Open(StorageOptions options,
-                                                   std::vector<std::string>* chunks = nullptr) {
+  absl::StatusOr<std::unique_ptr<LogStorage>> Open(StorageOptions options, std::vector<std::string>* chunks = nullptr) {
     return LogStorage::Open(options, kIdentity, [chunks](SnapshotReader& snapshot) {
       std::vector<std::string> read;
       while (true) {
@@ -140,8 +139,7 @@ TEST_F(RestoreLogTest, WhatWasCutShortIsNoLog) {
   WriteBackup();
   const std::string whole = ReadFile(backup());
   std::string flipped = whole;
-  flipped[whole.size() - 30] =
-      static_cast<char>(flipped[whole.size() - 30] ^ 1);  // in the last chunk or the end
+  flipped[whole.size() - 30] = static_cast<char>(flipped[whole.size() - 30] ^ 1);  // in the last chunk or the end
   for (const std::string& bytes : {flipped, whole.substr(0, whole.size() - 1)}) {
     WriteFile(backup(), bytes);
     EXPECT_TRUE(absl::IsDataLoss(Begin()));
@@ -167,11 +165,8 @@ TEST_F(RestoreLogTest, AnyFlippedBitOfABackupsHeaderIsSeen) {
 TEST_F(RestoreLogTest, ABackupBehindAnotherOnesHeaderIsNone) {
   WriteBackup();
   const std::string whole = ReadFile(backup());
-  const BackupHeader other{.cluster_id = kTestCluster,
-                           .of = kOld,
-                           .begins = kNew,
-                           .node = kTestNode,
-                           .last = {kLast.index, raft::Term(4)}};
+  const BackupHeader other{
+      .cluster_id = kTestCluster, .of = kOld, .begins = kNew, .node = kTestNode, .last = {kLast.index, raft::Term(4)}};
   WriteFile(backup(), EncodeBackupHeader(other) + whole.substr(kBackupHeader_bytes));
   EXPECT_TRUE(absl::IsDataLoss(OpenBackup(backup()).status()));
 }
@@ -237,9 +232,8 @@ TEST_F(StoppedLogTest, OfAHostThatRestartedIsReadWithADoubtAndStaysRefused) {
   std::string mark;
   {
     const auto log = OpenOrDie(TestOptions(folder_, false));
-    log->Write({.sequence = 1,
-                .hard_state = raft::HardState{.term = raft::Term(1)},
-                .entries = {TestEntry(1, 1, "a")}});
+    log->Write(
+        {.sequence = 1, .hard_state = raft::HardState{.term = raft::Term(1)}, .entries = {TestEntry(1, 1, "a")}});
     ASSERT_TRUE(AwaitDurable(*log, 1));
     mark = ReadFile(folder_.log() + "/watermark");
   }
@@ -283,9 +277,7 @@ class FurtherSnapshotTest : public StoppedLogTest {
     ASSERT_TRUE(snapshots.ok()) << snapshots.status();
     TakeTestSnapshot(*snapshots, last);
   }
-  std::string PathOf(const raft::EntryId& last) {
-    return SnapshotFolder::Open(folder_.log()).value().PathOf(last);
-  }
+  std::string PathOf(const raft::EntryId& last) { return SnapshotFolder::Open(folder_.log()).value().PathOf(last); }
 
   const raft::EntryId end_ = {.index = raft::LogIndex(2), .term = raft::Term(1)};
   const raft::EntryId further_ = {.index = raft::LogIndex(1001), .term = raft::Term(2)};

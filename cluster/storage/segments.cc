@@ -139,8 +139,7 @@ bool Segments::HasRoom(size_t bytes) const {
 }
 
 void Segments::BeginFile() {
-  if (!files_.empty())
-    files_.back()->open = nullptr;  // a long log has more files than a process has descriptors
+  if (!files_.empty()) files_.back()->open = nullptr;  // a long log has more files than a process has descriptors
   files_.push_back(std::move(spare_));
   wants_spare_ = true;
 }
@@ -161,16 +160,14 @@ absl::Status Segments::Append(std::string& record, raft::LogIndex last, bool may
 // What a write that failed has left is behind the file's end as it is known here: the next one goes over it,
 // and a reader takes it for a torn end. A page that is touched for the first time is written whole: else Linux
 // would have to read it first.
-absl::Status Segments::WriteRecord(const std::shared_ptr<File>& file, std::string& record,
-                                   raft::LogIndex last) {
+absl::Status Segments::WriteRecord(const std::shared_ptr<File>& file, std::string& record, raft::LogIndex last) {
   const size_t size = record.size();
   const size_t end = file->end + size;
   SealRecord(record, file->salt);
   if (end > file->padded_end) record.resize(WholePages(end) - file->end);
   absl::Status status = WriteAt(*file->open, file->path, record, file->end);
   record.resize(size);
-  if (status.ok() && options_.sync && fdatasync(file->open->get()) != 0)
-    status = FromErrno(file->path, "sync", errno);
+  if (status.ok() && options_.sync && fdatasync(file->open->get()) != 0) status = FromErrno(file->path, "sync", errno);
   if (!status.ok()) return status;
   file->padded_end = std::max(file->padded_end, WholePages(end));
   file->end = end;
@@ -195,8 +192,7 @@ bool Segments::Sync(raft::LogIndex start) {
     if (!sync_error_.ok()) return false;
     for (const std::shared_ptr<File>& file : files_) {
       const bool goes = file->reached <= start && file != files_.back();
-      if (!goes && file->synced_end < file->end)
-        due.push_back({.file = file, .open = file->open, .end = file->end});
+      if (!goes && file->synced_end < file->end) due.push_back({.file = file, .open = file->open, .end = file->end});
     }
   }
   absl::Status status;
@@ -225,8 +221,7 @@ void Segments::DropUpTo(raft::LogIndex start) {
   std::vector<std::string> gone;
   {
     const absl::MutexLock lock(&mutex_);
-    while (!files_.empty() && synced_ != nullptr && files_.front() != synced_ &&
-           files_.front()->reached <= start) {
+    while (!files_.empty() && synced_ != nullptr && files_.front() != synced_ && files_.front()->reached <= start) {
       const std::shared_ptr<File> file = std::move(files_.front());
       files_.pop_front();
       if (file->bytes == options_.file_bytes && file->end <= file->bytes && pool_.size() < kPoolMax_files) {

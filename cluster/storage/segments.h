@@ -36,15 +36,14 @@ class Segments {
     std::string log_path;
     uint64_t copy_id = 0;
     size_t file_bytes = 0;
-    bool sync = false;  // an append is durable when it returns
+    bool sync = false;                 // an append is durable when it returns
     LoadProgress* progress = nullptr;  // of Open
   };
 
   // Of a log that was read and is whole. What it holds is on the disk when this returns, and is written to it
   // once more from batch `unsynced_from` on: a page whose sync has failed is clean to Linux and not on the
   // disk.
-  static absl::StatusOr<std::unique_ptr<Segments>> Open(Options options, const ReadLog& found,
-                                                        uint64_t unsynced_from);
+  static absl::StatusOr<std::unique_ptr<Segments>> Open(Options options, const ReadLog& found, uint64_t unsynced_from);
 
   // Of one thread at a time. `last`: the log's end after the batch. ResourceExhausted: the disk is full,
   // nothing is lost, call it again. Unavailable, if it may not wait: the next file is not there yet. Any other

@@ -48,8 +48,7 @@ class SegmentsTest : public ::testing::TestWithParam<bool> {
     const ReadLog found = Read();
     ASSERT_EQ(found.damage, "");
     absl::StatusOr<std::unique_ptr<Segments>> segments = Segments::Open(
-        {.log_path = folder_.log(), .copy_id = kCopyId, .file_bytes = kFile_bytes, .sync = GetParam()}, found,
-        0);
+        {.log_path = folder_.log(), .copy_id = kCopyId, .file_bytes = kFile_bytes, .sync = GetParam()}, found, 0);
     ASSERT_TRUE(segments.ok()) << segments.status();
     segments_ = *std::move(segments);
     tail_.Restore(found.state, found.raft.entries);

@@ -77,8 +77,7 @@ std::optional<raft::Configuration> ReadConfiguration(ByteReader& reader, uint64_
 
 }  // namespace
 
-absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::Create(const std::string& path,
-                                                              const SnapshotHeader& header) {
+absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::Create(const std::string& path, const SnapshotHeader& header) {
   net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!file.valid()) return FromErrno(path, "make", errno);
   SnapshotFileWriter writer(path, header, std::move(file));
@@ -119,8 +118,7 @@ absl::Status SnapshotFileWriter::Write(std::string_view bytes) {
   return absl::OkStatus();
 }
 
-absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::CreateBehind(const std::string& path,
-                                                                    std::string_view before,
+absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::CreateBehind(const std::string& path, std::string_view before,
                                                                     const SnapshotHeader& header) {
   net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
   if (!file.valid() && errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(path, " is there already"));
@@ -161,9 +159,9 @@ absl::Status SnapshotReader::ReadHeader() {
   const uint64_t version = sizes.Get<uint32_t>();
   const uint64_t length = sizes.Get<uint32_t>();
   if (version > kSnapshotVersion) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("the snapshot ", path_, " has format ", version, ", and this program reads formats up to ",
-                     kSnapshotVersion, ": start the version of the program that wrote it"));
+    return absl::FailedPreconditionError(absl::StrCat("the snapshot ", path_, " has format ", version,
+                                                      ", and this program reads formats up to ", kSnapshotVersion,
+                                                      ": start the version of the program that wrote it"));
   }
   if (length < kHeaderFixed_bytes || length > kHeaderFixed_bytes + kConfigurationMax_bytes) {
     return Damaged("its header has a wrong length");

@@ -70,8 +70,7 @@ std::string SnapshotFolder::PathOf(const raft::EntryId& last) const {
   return absl::StrCat(path_, "/", NameOf(last), kEnding);
 }
 
-absl::StatusOr<SnapshotFileWriter> SnapshotFolder::Begin(const SnapshotHeader& header,
-                                                         std::string_view what) const {
+absl::StatusOr<SnapshotFileWriter> SnapshotFolder::Begin(const SnapshotHeader& header, std::string_view what) const {
   return SnapshotFileWriter::Create(UnfinishedPathOf(header.snapshot.last, what), header);
 }
 

@@ -30,18 +30,15 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-raft::EntryId At(uint64_t index, uint64_t term) {
-  return {.index = raft::LogIndex(index), .term = raft::Term(term)};
-}
+raft::EntryId At(uint64_t index, uint64_t term) { return {.index = raft::LogIndex(index), .term = raft::Term(term)}; }
 
 SnapshotHeader HeaderOf(const raft::EntryId& last) {
-  return {.cluster_id = kTestCluster,
-          .snapshot = {.last = last,
-                       .configuration = raft::Configuration::OfVoters({raft::NodeId(1), raft::NodeId(2)})}};
+  return {
+      .cluster_id = kTestCluster,
+      .snapshot = {.last = last, .configuration = raft::Configuration::OfVoters({raft::NodeId(1), raft::NodeId(2)})}};
 }
 
-std::string WriteSnapshot(const std::string& path, const raft::EntryId& last,
-                          const std::vector<std::string>& chunks) {
+std::string WriteSnapshot(const std::string& path, const raft::EntryId& last, const std::vector<std::string>& chunks) {
   absl::StatusOr<SnapshotFileWriter> writer = SnapshotFileWriter::Create(path, HeaderOf(last));
   EXPECT_TRUE(writer.ok()) << writer.status();
   for (const std::string& chunk : chunks) EXPECT_TRUE(writer->Append(chunk).ok());
@@ -224,8 +221,7 @@ class SnapshotChoiceTest : public ::testing::Test {
     storage->Write(persist);
     if (start > 0) {
       TakeTestSnapshot(storage->snapshots(), At(start, 1));
-      storage->Write(
-          {.sequence = 2, .new_start = raft::NewStart{.after = At(start, 1), .snapshot = At(start, 1)}});
+      storage->Write({.sequence = 2, .new_start = raft::NewStart{.after = At(start, 1), .snapshot = At(start, 1)}});
     }
     ASSERT_TRUE(AwaitDurable(*storage, start > 0 ? 2 : 1));
     for (const raft::EntryId& last : snapshots) TakeTestSnapshot(storage->snapshots(), last);
@@ -298,9 +294,8 @@ TEST_F(SnapshotChoiceTest, ALogWithoutItsBeginningAndWithoutASnapshotIsRefused) 
   for (int twice = 0; twice < 2; ++twice) {
     const absl::Status status = Chosen().status();
     EXPECT_EQ(status.code(), absl::StatusCode::kDataLoss);
-    EXPECT_THAT(
-        std::string(status.message()),
-        HasSubstr("it begins after entry 3, and there is no whole snapshot of what came before: the snapshot"));
+    EXPECT_THAT(std::string(status.message()),
+                HasSubstr("it begins after entry 3, and there is no whole snapshot of what came before: the snapshot"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("it is cut short"));
     EXPECT_THAT(std::string(status.message()), HasSubstr("Leave this node stopped"));
   }
@@ -373,8 +368,7 @@ TEST_P(NewStartTest, WhatIsBeforeItAndOlderSnapshotsLeaveTheDisk) {
     }
     storage->Write(persist);
     const raft::EntryId end = At(20 * ++pieces, 1);
-    WriteWithSnapshot(*storage,
-                      {.sequence = ++sequence, .new_start = raft::NewStart{.after = end, .snapshot = end}});
+    WriteWithSnapshot(*storage, {.sequence = ++sequence, .new_start = raft::NewStart{.after = end, .snapshot = end}});
     return AwaitDurable(*storage, sequence);
   };
   while (pieces < 60) ASSERT_TRUE(write_piece());

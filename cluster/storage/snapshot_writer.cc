@@ -6,10 +6,7 @@
 namespace hedgerow::storage {
 
 SnapshotWriter::SnapshotWriter(SnapshotFolder folder, SnapshotHeader header, std::function<void()> ended)
-    : folder_(std::move(folder)),
-      header_(std::move(header)),
-      ended_(std::move(ended)),
-      thread_([this] { Run(); }) {}
+    : folder_(std::move(folder)), header_(std::move(header)), ended_(std::move(ended)), thread_([this] { Run(); }) {}
 
 SnapshotWriter::~SnapshotWriter() {
   Abandon();

@@ -47,9 +47,7 @@ class SnapshotWriter {
   absl::Status Write();
   // False: there is none any more.
   bool Next(std::string& chunk);
-  bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
-    return stopping_ || finishing_ || !queue_.empty();
-  }
+  bool SomethingToDo() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || finishing_ || !queue_.empty(); }
 
   const SnapshotFolder folder_;
   const SnapshotHeader header_;

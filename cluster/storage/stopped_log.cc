@@ -50,8 +50,7 @@ bool LoadPart(const SnapshotFolder& folder, const raft::EntryId& last, const Sto
   log.raft.snapshot = (*reader)->header().snapshot;
   if (further) {
     log.doubts.push_back(absl::StrCat("its newest snapshot, of entry ", last.index.value(),
-                                      ", goes further than its log, which ends with entry ",
-                                      log.last.index.value(),
+                                      ", goes further than its log, which ends with entry ", log.last.index.value(),
                                       ": the log's end is gone, or the snapshot had just been received"));
     log.raft.start = last;
     log.raft.entries.clear();
@@ -81,12 +80,12 @@ absl::StatusOr<StoppedLog> ReadStoppedLog(const StorageOptions& options, const S
   if (!found->damage.empty()) log.doubts.push_back(absl::StrCat("its newest part is damaged: ", found->damage));
   const uint64_t written = std::max(mark.batch, found->last_batch_seen);
   if (found->state.batch == 0 && written > 0) {
-    return DamagedError(
-        options.path, absl::StrCat("nothing of it can be read, though ", written, " batches had been written"));
+    return DamagedError(options.path,
+                        absl::StrCat("nothing of it can be read, though ", written, " batches had been written"));
   }
   if (found->state.batch < written) {
-    log.doubts.push_back(absl::StrCat("the log ends with batch ", found->state.batch, ", though batch ",
-                                      written, " had been written: what came in between is gone"));
+    log.doubts.push_back(absl::StrCat("the log ends with batch ", found->state.batch, ", though batch ", written,
+                                      " had been written: what came in between is gone"));
   }
   log.raft = std::move(found->raft);
   log.last = {.index = found->state.last_index, .term = found->state.last_term};

@@ -20,8 +20,8 @@ namespace hedgerow::storage {
 // Which recovery generation of its cluster a log belongs to (docs/adr/0019). All 0: it was never recovered or
 // restored.
 struct RecoveryGeneration {
-  uint64_t epoch = 0;      // grows with each recovery; announcements carry it
-  uint64_t nonce = 0;      // drawn at random, so that two recoveries to one epoch are not one cluster
+  uint64_t epoch = 0;  // grows with each recovery; announcements carry it
+  uint64_t nonce = 0;  // drawn at random, so that two recoveries to one epoch are not one cluster
 
   bool operator==(const RecoveryGeneration&) const = default;
 };
@@ -65,16 +65,15 @@ struct StoredIdentity {
 
 struct StorageStatistics {
   // Upper bounds of the histogram's buckets in seconds; the last bucket, one more, is what took longer.
-  static constexpr std::array<double, 15> kSyncBounds_seconds = {0.00001, 0.000025, 0.00005, 0.0001, 0.00025,
-                                                                 0.0005,  0.001,    0.0025,  0.005,  0.01,
-                                                                 0.025,   0.05,     0.1,     0.25,   1.0};
+  static constexpr std::array<double, 15> kSyncBounds_seconds = {
+      0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0};
 
-  uint64_t writes = 0;       // Persists that are durable
-  uint64_t batches = 0;      // what they were gathered in: one sync each
+  uint64_t writes = 0;        // Persists that are durable
+  uint64_t batches = 0;       // what they were gathered in: one sync each
   uint64_t batches_here = 0;  // of them, committed on the owner's thread with sync
-  uint64_t entries = 0;      // log entries that are durable
-  uint64_t bytes = 0;        // of them, with their headers
-  uint64_t hard_states = 0;  // terms and votes
+  uint64_t entries = 0;       // log entries that are durable
+  uint64_t bytes = 0;         // of them, with their headers
+  uint64_t hard_states = 0;   // terms and votes
   uint64_t truncations = 0;
   uint64_t new_starts = 0;
   uint64_t largest_batch = 0;  // Persists in one batch

@@ -60,9 +60,9 @@ absl::StatusOr<Watermark> Watermark::Open(const std::string& path, bool must_exi
   }
   if (flock(watermark.file_.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno != EWOULDBLOCK) return FromErrno(watermark.path_, "lock", errno);
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the log in ", path,
-        " is in use by another process: is this node running already? Two nodes need two folders"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the log in ", path,
+                     " is in use by another process: is this node running already? Two nodes need two folders"));
   }
   if (absl::Status status = watermark.Read(must_exist); !status.ok()) return status;
   if (watermark.value_ == Value{} && !must_exist) {

@@ -21,9 +21,7 @@ namespace hedgerow::storage {
 // The kernel's name of the host's present run; empty where it cannot be read. An empty one is no other's equal:
 // not to know in which run something was written is to have no proof that it is this one.
 std::string KernelBootId();
-inline bool IsSameBoot(const std::string& recorded, const std::string& now) {
-  return !now.empty() && recorded == now;
-}
+inline bool IsSameBoot(const std::string& recorded, const std::string& now) { return !now.empty() && recorded == now; }
 
 class Watermark {
  public:
@@ -43,8 +41,8 @@ class Watermark {
   const Value& value() const { return value_; }
   absl::Status Write(const Value& value);
   absl::Status Sync();
-  // Whether the next process to open `path` would find this very file: not where the folder was removed, moved or mounted over.
-  // A caller that may not wait for the disk learns of a removed file only.
+  // Whether the next process to open `path` would find this very file: not where the folder was removed, moved or
+  // mounted over. A caller that may not wait for the disk learns of a removed file only.
   bool IsThere(bool may_wait) const;
 
  private:

@@ -18,12 +18,11 @@ constexpr uint64_t kSyncEvery_bytes = 4 * 1024 * 1024;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Partial>> Partial::Begin(const storage::SnapshotFolder& folder,
-                                                        raft::NodeId from, const v1::Offer& offer) {
+absl::StatusOr<std::unique_ptr<Partial>> Partial::Begin(const storage::SnapshotFolder& folder, raft::NodeId from,
+                                                        const v1::Offer& offer) {
   std::unique_ptr<Partial> partial(new Partial(from, offer));
   partial->path_ = folder.UnfinishedPathOf(partial->last(), "receiving");
-  partial->file_ =
-      net::UniqueFd(open(partial->path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
+  partial->file_ = net::UniqueFd(open(partial->path_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
   if (!partial->file_.valid()) return storage::FromErrno(partial->path_, "make", errno);
   // Where the file system cannot, a write will fail. A leader must not send a gigabyte to find out.
   const auto size = static_cast<off_t>(offer.size_bytes());
@@ -44,9 +43,8 @@ raft::EntryId Partial::last() const {
 }
 
 bool Partial::IsOf(raft::NodeId from, const v1::Offer& offer) const {
-  return from_ == from && offer_.last_index() == offer.last_index() &&
-         offer_.last_term() == offer.last_term() && offer_.size_bytes() == offer.size_bytes() &&
-         offer_.checksum() == offer.checksum();
+  return from_ == from && offer_.last_index() == offer.last_index() && offer_.last_term() == offer.last_term() &&
+         offer_.size_bytes() == offer.size_bytes() && offer_.checksum() == offer.checksum();
 }
 
 absl::Status Partial::Append(std::string_view bytes) {

@@ -21,8 +21,8 @@ namespace hedgerow::transfer {
 class Partial {
  public:
   // Sets the room for all of it aside. ResourceExhausted: there is none.
-  static absl::StatusOr<std::unique_ptr<Partial>> Begin(const storage::SnapshotFolder& folder,
-                                                        raft::NodeId from, const v1::Offer& offer);
+  static absl::StatusOr<std::unique_ptr<Partial>> Begin(const storage::SnapshotFolder& folder, raft::NodeId from,
+                                                        const v1::Offer& offer);
   // What was not published goes.
   ~Partial();
   Partial(const Partial&) = delete;

@@ -56,7 +56,8 @@ std::optional<TcpEnd> FromSockaddr(const sockaddr_storage& from) {
   if (from.ss_family != AF_INET6) return std::nullopt;
   sockaddr_in6 v6{};
   std::memcpy(&v6, &from, sizeof(v6));
-  return TcpEnd{.address = *net::IpAddress::FromBytes(std::span(v6.sin6_addr.s6_addr, 16)), .port = ntohs(v6.sin6_port)};
+  return TcpEnd{.address = *net::IpAddress::FromBytes(std::span(v6.sin6_addr.s6_addr, 16)),
+                .port = ntohs(v6.sin6_port)};
 }
 
 socklen_t ToSockaddr(const TcpEnd& end, sockaddr_storage& out) {
@@ -86,8 +87,8 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Listen(const std::st
   const std::optional<TcpEnd> end = ParseEnd(address);
   if (!end.has_value()) return absl::InvalidArgumentError(absl::StrCat(address, " is no address to listen on"));
   const auto failed = [&address] {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, " (TCP), where snapshots come in: ", strerror(errno),
-                                               errno == EADDRINUSE ? "; another program has it" : ""));
+    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, " (TCP), where snapshots come in: ",
+                                               strerror(errno), errno == EADDRINUSE ? "; another program has it" : ""));
   };
   net::UniqueFd listening(socket(end->address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening.valid()) return failed();
@@ -128,7 +129,8 @@ void PeerListener::Run() {
     if (left_ == 0 || stopping_) continue;
     sockaddr_storage from{};
     socklen_t length = sizeof(from);
-    net::UniqueFd connection(accept4(listening_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    net::UniqueFd connection(
+        accept4(listening_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.valid()) {
       if (const std::optional<TcpEnd> end = FromSockaddr(from); end.has_value()) Place(std::move(connection), *end);
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
@@ -151,7 +153,8 @@ void PeerListener::Wait(bool accepts) {
   std::vector<pollfd> polled = {{.fd = accepts ? listening_.get() : -1, .events = POLLIN, .revents = 0}};
   {
     absl::MutexLock lock(&mutex_);
-    for (const Connection& connection : connections_) polled.push_back({.fd = connection.kept.get(), .events = 0, .revents = 0});
+    for (const Connection& connection : connections_)
+      polled.push_back({.fd = connection.kept.get(), .events = 0, .revents = 0});
   }
   if (poll(polled.data(), polled.size(), accepts ? -1 : kNap_ms) <= 0) return;
   absl::MutexLock lock(&mutex_);
@@ -173,7 +176,7 @@ void PeerListener::Place(net::UniqueFd connection, const TcpEnd& from) {
   net::UniqueFd handed(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   {
     absl::MutexLock lock(&mutex_);
-    uint64_t Statistics::* const closed = handed.valid() ? WhyClosed(from, stranger) : &Statistics::no_descriptor;
+    uint64_t Statistics::*const closed = handed.valid() ? WhyClosed(from, stranger) : &Statistics::no_descriptor;
     if (closed != nullptr) {
       ++(statistics_.*closed);
       return;
@@ -191,7 +194,8 @@ void PeerListener::Place(net::UniqueFd connection, const TcpEnd& from) {
 // Null: it has a place.
 uint64_t PeerListener::Statistics::*PeerListener::WhyClosed(const TcpEnd& from, bool stranger) {
   if (stranger && strangers_left_ == 0) return &Statistics::strangers;
-  if (std::count(handed_from_.begin(), handed_from_.end(), from.address) >= kOfSourcePerSecond) return &Statistics::rate;
+  if (std::count(handed_from_.begin(), handed_from_.end(), from.address) >= kOfSourcePerSecond)
+    return &Statistics::rate;
   return MakeRoom(from, stranger) ? nullptr : &Statistics::no_place;
 }
 
@@ -214,8 +218,9 @@ bool PeerListener::MakeRoom(const TcpEnd& from, bool stranger) {
 
 PeerListener::Connection* PeerListener::Find(const std::string& caller) {
   const std::optional<TcpEnd> end = ParseCaller(caller);
-  const auto found = std::find_if(connections_.begin(), connections_.end(),
-                                  [&end](const Connection& connection) { return end.has_value() && connection.from == *end; });
+  const auto found = std::find_if(connections_.begin(), connections_.end(), [&end](const Connection& connection) {
+    return end.has_value() && connection.from == *end;
+  });
   return found == connections_.end() ? nullptr : &*found;
 }
 

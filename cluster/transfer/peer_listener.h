@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The TCP port of a node's peers: accepts connections, in a bounded number, and hands them to gRPC. gRPC itself would accept
-// without a bound. Used by the receiver of snapshots (receiver.h), whose calls it also counts.
+// The TCP port of a node's peers: accepts connections, in a bounded number, and hands them to gRPC. gRPC itself would
+// accept without a bound. Used by the receiver of snapshots (receiver.h), whose calls it also counts.
 //
-// A source is an IP address, since a port is no host's own. Beyond a bound a connection that has not shown the cluster's
-// key is ended for the new one, the oldest first: idle connections keep no member out, and a transfer never makes room.
-// Other sources than members have two places, in which they are answered why they are refused.
+// A source is an IP address, since a port is no host's own. Beyond a bound a connection that has not shown the
+// cluster's key is ended for the new one, the oldest first: idle connections keep no member out, and a transfer never
+// makes room. Other sources than members have two places, in which they are answered why they are refused.
 
 #pragma once
 
@@ -48,17 +48,17 @@ class PeerListener {
   static constexpr size_t kConnectionsOfStrangers = 2;
   // A leader makes one call, and may make another before the first has ended.
   static constexpr int kCallsPerConnection = 2;
-  // Connections that are handed to gRPC in a second: what was ended is its to close, and takes a moment. More wait to be
-  // accepted; more of one source, and strangers', are closed, so that they keep no other source waiting.
+  // Connections that are handed to gRPC in a second: what was ended is its to close, and takes a moment. More wait to
+  // be accepted; more of one source, and strangers', are closed, so that they keep no other source waiting.
   static constexpr uint32_t kPerSecond = 200;
   static constexpr uint32_t kOfSourcePerSecond = 32;
   static constexpr uint32_t kStrangersPerSecond = 10;
 
   struct Statistics {
-    uint64_t strangers = 0;  // connections from an address that is no member's, closed unheard
-    uint64_t displaced = 0;  // connections without a key that made room for another one
-    uint64_t rate = 0;       // connections beyond kOfSourcePerSecond, closed unheard
-    uint64_t no_place = 0;   // connections that were closed, because all others had shown the key
+    uint64_t strangers = 0;      // connections from an address that is no member's, closed unheard
+    uint64_t displaced = 0;      // connections without a key that made room for another one
+    uint64_t rate = 0;           // connections beyond kOfSourcePerSecond, closed unheard
+    uint64_t no_place = 0;       // connections that were closed, because all others had shown the key
     uint64_t no_descriptor = 0;  // connections that were closed: the process may open no more files
     uint64_t silent = 0;         // connections that ended before they made a call
     uint64_t calls = 0;          // calls beyond kCallsPerConnection

@@ -77,7 +77,9 @@ class PeerListenerTest : public ::testing::Test {
   }
   void AwaitHandedFrom(const char* source, long count) {
     absl::MutexLock lock(&mutex_);
-    const auto all = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return std::count(handed_from_.begin(), handed_from_.end(), source) >= count; };
+    const auto all = [&]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) {
+      return std::count(handed_from_.begin(), handed_from_.end(), source) >= count;
+    };
     EXPECT_TRUE(mutex_.AwaitWithTimeout(absl::Condition(&all), absl::Milliseconds(kSoon_ms)));
   }
   // Whether the listener's end is shut down, waiting for it if it is to be.
@@ -146,7 +148,8 @@ TEST_F(PeerListenerTest, StrangersDisplaceEachOtherAndNoMember) {
   AwaitHanded(1);
   std::vector<net::UniqueFd> strangers;
   for (uint32_t i = 0; i < PeerListener::kStrangersPerSecond; ++i) strangers.push_back(Connect("127.0.0.66"));
-  for (size_t i = 0; i + PeerListener::kConnectionsOfStrangers < strangers.size(); ++i) EXPECT_TRUE(Ended(strangers[i])) << i;
+  for (size_t i = 0; i + PeerListener::kConnectionsOfStrangers < strangers.size(); ++i)
+    EXPECT_TRUE(Ended(strangers[i])) << i;
   for (int i = 0; i < 50; ++i) strangers.push_back(Connect("127.0.0.66"));
   const net::UniqueFd next = Connect("127.0.0.2");
   AwaitHandedFrom("127.0.0.2", 2);

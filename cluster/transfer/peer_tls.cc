@@ -25,21 +25,24 @@ grpc_ssl_certificate_config_reload_status Fetch(void* port, grpc_ssl_server_cert
   Fetched& fetched = *static_cast<Fetched*>(port);
   std::shared_ptr<const operate::TlsMaterial> material = fetched.files.current();
   if (material == fetched.last) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_UNCHANGED;
-  const grpc_ssl_pem_key_cert_pair pair = {.private_key = material->key.c_str(), .cert_chain = material->certificate.c_str()};
+  const grpc_ssl_pem_key_cert_pair pair = {.private_key = material->key.c_str(),
+                                           .cert_chain = material->certificate.c_str()};
   *config = grpc_ssl_server_certificate_config_create(material->authority.c_str(), &pair, 1);
   if (*config == nullptr) return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_FAIL;
   fetched.last = std::move(material);
   return GRPC_SSL_CERTIFICATE_CONFIG_RELOAD_NEW;
 }
 
-// gRPC's C++ has no way to give a server other certificates while it runs; its C, and its Python, have. Since 1.51 until the
-// oldest gRPC that is supported has one (TlsServerCredentials with a provider keeps no former certificate if a new one is bad).
+// gRPC's C++ has no way to give a server other certificates while it runs; its C, and its Python, have. Since 1.51
+// until the oldest gRPC that is supported has one (TlsServerCredentials with a provider keeps no former certificate if
+// a new one is bad).
 class ReloadedServerCredentials final : public grpc::ServerCredentials {
  public:
   explicit ReloadedServerCredentials(const operate::TlsFiles& files)
       : fetched_{.files = files},
-        credentials_(grpc_ssl_server_credentials_create_with_options(grpc_ssl_server_credentials_create_options_using_config_fetcher(
-            GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, Fetch, &fetched_))) {}
+        credentials_(grpc_ssl_server_credentials_create_with_options(
+            grpc_ssl_server_credentials_create_options_using_config_fetcher(
+                GRPC_SSL_REQUEST_AND_REQUIRE_CLIENT_CERTIFICATE_AND_VERIFY, Fetch, &fetched_))) {}
   ~ReloadedServerCredentials() override { grpc_server_credentials_release(credentials_); }
 
   void SetAuthMetadataProcessor(const std::shared_ptr<grpc::AuthMetadataProcessor>&) override {}
@@ -55,7 +58,9 @@ class ReloadedServerCredentials final : public grpc::ServerCredentials {
 
 }  // namespace
 
-std::shared_ptr<grpc::ServerCredentials> PeerTls::Server() const { return std::make_shared<ReloadedServerCredentials>(files_); }
+std::shared_ptr<grpc::ServerCredentials> PeerTls::Server() const {
+  return std::make_shared<ReloadedServerCredentials>(files_);
+}
 
 std::shared_ptr<grpc::ChannelCredentials> PeerTls::Client() const {
   const std::shared_ptr<const operate::TlsMaterial> material = files_.Get();
@@ -72,8 +77,8 @@ absl::Status PeerTls::CheckCaller(const grpc::AuthContext& caller, raft::NodeId 
   const auto is_expected = [&expected](const std::string& name) { return absl::EqualsIgnoreCase(name, expected); };
   if (std::any_of(names.begin(), names.end(), is_expected)) return absl::OkStatus();
   return absl::PermissionDeniedError(absl::StrCat(
-      "the certificate of node ", node.value(), " is for ", names.empty() ? "no DNS name" : absl::StrJoin(names, ", "), ", expected ",
-      expected, ": give that node a certificate with this subjectAltName (`peer_tls.name`)"));
+      "the certificate of node ", node.value(), " is for ", names.empty() ? "no DNS name" : absl::StrJoin(names, ", "),
+      ", expected ", expected, ": give that node a certificate with this subjectAltName (`peer_tls.name`)"));
 }
 
 }  // namespace hedgerow::transfer

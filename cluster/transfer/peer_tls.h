@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Mutual TLS between nodes, for the TCP port of their peers: both ends show a certificate that an authority of the configuration has
-// signed and that names the member. Each connection is made with what is in use then. Used by both ends of a transfer. Any
-// thread.
+// Mutual TLS between nodes, for the TCP port of their peers: both ends show a certificate that an authority of the
+// configuration has signed and that names the member. Each connection is made with what is in use then. Used by both
+// ends of a transfer. Any thread.
 
 #pragma once
 

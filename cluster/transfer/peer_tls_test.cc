@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Transfers under mutual TLS: each end knows the other by an authority and by its name, and certificates are exchanged while a
-// transfer runs.
+// Transfers under mutual TLS: each end knows the other by an authority and by its name, and certificates are exchanged
+// while a transfer runs.
 #include "cluster/transfer/peer_tls.h"
 
 #include <gmock/gmock.h>
@@ -19,9 +19,11 @@ class PeerTlsTest : public TransferTest {
  protected:
   // One end: node 1 sends, node 2 receives.
   struct End {
-    End(const std::string& folder, const std::string& name, const operate::TestCertificate& own, const std::string& authority)
+    End(const std::string& folder, const std::string& name, const operate::TestCertificate& own,
+        const std::string& authority)
         : paths(operate::WriteTlsFiles(folder, own, authority)),
-          files(paths, name, *operate::ReadTlsMaterial(paths, name, operate::Reader::kServes), absl::InfiniteDuration()),
+          files(paths, name, *operate::ReadTlsMaterial(paths, name, operate::Reader::kServes),
+                absl::InfiniteDuration()),
           tls(files, "node-{node}.hedgerow") {}
     operate::TlsPaths paths;
     operate::TlsFiles files;
@@ -97,7 +99,8 @@ TEST_F(PeerTlsTest, ACertificateOfAnotherAuthorityIsRefused) {
   End foreign(from_.log() + "/foreign", "node-1.hedgerow", others.Sign("node-1.hedgerow"), authority_.Pem());
   EXPECT_FALSE(Transfer(At(500, 3), &foreign.tls).ok());
   EXPECT_EQ(receiver_->statistics().begun, 0u);
-  for (int i = 0; i < 2000 && receiver_->statistics().connections.silent == 0; ++i) absl::SleepFor(absl::Milliseconds(5));
+  for (int i = 0; i < 2000 && receiver_->statistics().connections.silent == 0; ++i)
+    absl::SleepFor(absl::Milliseconds(5));
   EXPECT_GE(receiver_->statistics().connections.silent, 1u) << "it never came to a call";
 }
 

@@ -56,9 +56,10 @@ class Service final : public v1::SnapshotTransfer::Service {
     if (!source.has_value() || !host_.MayCall(source->address)) {
       absl::MutexLock lock(&mutex_);
       ++statistics_.source;
-      return grpc::Status(grpc::StatusCode::PERMISSION_DENIED,
-                          absl::StrCat("connections from ", peer,
-                                       " are not taken: it is no member's address, and `peer_clients` does not list it"));
+      return grpc::Status(
+          grpc::StatusCode::PERMISSION_DENIED,
+          absl::StrCat("connections from ", peer,
+                       " are not taken: it is no member's address, and `peer_clients` does not list it"));
     }
     std::optional<Caller> caller = Meet(*context, *stream);
     if (!caller.has_value()) {
@@ -136,7 +137,8 @@ class Service final : public v1::SnapshotTransfer::Service {
     {
       absl::MutexLock lock(&mutex_);
       unauthenticated_.push_back(&context);
-      if (unauthenticated_.size() > kUnauthenticatedMax) unauthenticated_[unauthenticated_.size() - 1 - kUnauthenticatedMax]->TryCancel();
+      if (unauthenticated_.size() > kUnauthenticatedMax)
+        unauthenticated_[unauthenticated_.size() - 1 - kUnauthenticatedMax]->TryCancel();
     }
     std::optional<Caller> caller = Challenge(stream);
     absl::MutexLock lock(&mutex_);
@@ -262,8 +264,7 @@ class Service final : public v1::SnapshotTransfer::Service {
     if (header.cluster_id != options_.cluster_id || header.snapshot.last != last) {
       return absl::DataLossError("the file is not of what was offered");
     }
-    absl::StatusOr<std::unique_ptr<kv::StateMachine>> state =
-        LoadState(**reader, &stopping_);
+    absl::StatusOr<std::unique_ptr<kv::StateMachine>> state = LoadState(**reader, &stopping_);
     if (!state.ok()) return state.status();
     if (absl::Status status = folder_.Publish(partial->path(), last); !status.ok()) return status;
     partial->Published();
@@ -295,21 +296,23 @@ class Service final : public v1::SnapshotTransfer::Service {
 
 class Server final : public Receiver {
  public:
-  Server(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host, std::unique_ptr<PeerListener> listener)
+  Server(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host,
+         std::unique_ptr<PeerListener> listener)
       : host_(host),
         credentials_(options.tls != nullptr ? options.tls->Server() : grpc::InsecureServerCredentials()),
-        listener_(std::move(listener)), service_(std::move(options), std::move(folder), host, *listener_) {}
+        listener_(std::move(listener)),
+        service_(std::move(options), std::move(folder), host, *listener_) {}
   ~Server() override {
     listener_->Stop();
     service_.Stop();
-    if (server_ != nullptr) server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(1, GPR_TIMESPAN)));
+    if (server_ != nullptr)
+      server_->Shutdown(gpr_time_add(gpr_now(GPR_CLOCK_MONOTONIC), gpr_time_from_seconds(1, GPR_TIMESPAN)));
   }
 
   absl::Status Start() {
     grpc::ServerBuilder builder;
     acceptor_ = builder.experimental().AddExternalConnectionAcceptor(
-        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD,
-        credentials_);
+        grpc::ServerBuilder::experimental_type::ExternalConnectionType::FROM_FD, credentials_);
     builder.RegisterService(&service_);
     builder.SetMaxReceiveMessageSize(kMessageMax_bytes);
     builder.AddChannelArgument(GRPC_ARG_KEEPALIVE_TIME_MS, kKeepalive_ms);
@@ -330,11 +333,11 @@ class Server final : public Receiver {
     server_ = builder.BuildAndStart();
     if (server_ == nullptr) return absl::InternalError("gRPC cannot start the server of snapshots");
     listener_->Accept([this](const net::IpAddress& source) { return host_.MayCall(source); },
-                                   [this](int connection) {
-                                     grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
-                                     handed.fd = connection;
-                                     acceptor_->HandleNewConnection(&handed);
-                                   });
+                      [this](int connection) {
+                        grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
+                        handed.fd = connection;
+                        acceptor_->HandleNewConnection(&handed);
+                      });
     return absl::OkStatus();
   }
 
@@ -356,8 +359,8 @@ class Server final : public Receiver {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Receiver>> Receiver::Listen(ReceiverOptions options,
-                                                           storage::SnapshotFolder folder, ReceiverHost& host) {
+absl::StatusOr<std::unique_ptr<Receiver>> Receiver::Listen(ReceiverOptions options, storage::SnapshotFolder folder,
+                                                           ReceiverHost& host) {
   absl::StatusOr<std::unique_ptr<PeerListener>> listener = PeerListener::Listen(options.address);
   if (!listener.ok()) return listener.status();
   auto server = std::make_unique<Server>(std::move(options), std::move(folder), host, *std::move(listener));

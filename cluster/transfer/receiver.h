@@ -5,9 +5,10 @@
 // that is whole is synced, checked, made into a state machine and published before its user hears of it. Runs
 // on gRPC's threads.
 //
-// Connections are bounded (peer_listener.h). A caller from an address that is no member's is refused at once. One that has not
-// shown that it has the cluster's key holds one of a few threads and changes nothing else. What a transfer holds is
-// bounded by its window in memory and by the offered size on the disk, which is set aside before the first byte comes.
+// Connections are bounded (peer_listener.h). A caller from an address that is no member's is refused at once. One that
+// has not shown that it has the cluster's key holds one of a few threads and changes nothing else. What a transfer
+// holds is bounded by its window in memory and by the offered size on the disk, which is set aside before the first
+// byte comes.
 
 #pragma once
 
@@ -32,7 +33,7 @@ struct ReceiverOptions {
   uint64_t cluster_id = 0;
   const SharedKeys* keys = nullptr;  // outlives this
   raft::NodeId self{};
-  std::string address;  // to listen on: "10.0.0.1:4802"
+  std::string address;           // to listen on: "10.0.0.1:4802"
   const PeerTls* tls = nullptr;  // outlives this; null: none is used
 };
 
@@ -87,8 +88,8 @@ struct Receiving {
 class Receiver {
  public:
   // Unavailable: another process has the address.
-  static absl::StatusOr<std::unique_ptr<Receiver>> Listen(ReceiverOptions options,
-                                                          storage::SnapshotFolder folder, ReceiverHost& host);
+  static absl::StatusOr<std::unique_ptr<Receiver>> Listen(ReceiverOptions options, storage::SnapshotFolder folder,
+                                                          ReceiverHost& host);
   // Breaks off what is under way. A call to the host's Take is waited for.
   virtual ~Receiver() = default;
   virtual ReceiverStatistics statistics() const = 0;

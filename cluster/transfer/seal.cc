@@ -12,8 +12,7 @@ namespace {
 // Sets this key's use apart from datagrams and announcements, which begin otherwise.
 constexpr char kPurpose[] = "hedgerow transfer 1";
 
-uint64_t KeyHalf(const hr_siphash_key& key, uint8_t half, const v1::Hello& hello,
-                 const v1::Challenge& challenge) {
+uint64_t KeyHalf(const hr_siphash_key& key, uint8_t half, const v1::Hello& hello, const v1::Challenge& challenge) {
   ByteWriter writer(128);
   writer.PutText<uint8_t>(kPurpose);
   writer.Put(half);

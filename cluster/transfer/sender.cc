@@ -121,8 +121,8 @@ absl::Status Sender::Transfer::Open() {
   if (fstat(file.get(), &info) != 0) return FromErrno(offer.path, "look at");
   size = static_cast<uint64_t>(info.st_size);
   for (uint64_t offset = 0; offset < size && !Stopping(); offset += kRead_bytes) {
-    const absl::StatusOr<std::string> read = ReadAt(
-        file.get(), offer.path, offset, static_cast<size_t>(std::min<uint64_t>(kRead_bytes, size - offset)));
+    const absl::StatusOr<std::string> read =
+        ReadAt(file.get(), offer.path, offset, static_cast<size_t>(std::min<uint64_t>(kRead_bytes, size - offset)));
     if (!read.ok()) return read.status();
     Moved();
     checksum = static_cast<uint32_t>(
@@ -189,8 +189,7 @@ class Sender::Call {
     if (!stream_->Read(&frame)) return Broken();
     absl::StatusOr<v1::Message> answer = seal_->Read(frame);
     if (!answer.ok() || !answer->has_verdict() || answer->verdict().accepted()) return answer;
-    const std::string why =
-        absl::StrCat("node ", transfer_.offer.to.value(), ": ", answer->verdict().why_not());
+    const std::string why = absl::StrCat("node ", transfer_.offer.to.value(), ": ", answer->verdict().why_not());
     return answer->verdict().damaged() ? absl::DataLossError(why) : absl::UnavailableError(why);
   }
 
@@ -236,8 +235,7 @@ class Sender::Call {
       transfer_.Show(offset);
       if (rate == 0) continue;
       const double due_s = static_cast<double>(offset - from) / static_cast<double>(rate);
-      const absl::Duration early =
-          absl::Seconds(due_s) - absl::FromChrono(std::chrono::steady_clock::now() - begun);
+      const absl::Duration early = absl::Seconds(due_s) - absl::FromChrono(std::chrono::steady_clock::now() - begun);
       if (early > absl::Milliseconds(1) && !transfer_.Wait(early)) return absl::CancelledError("broken off");
     }
     if (!stream_->WritesDone()) return WhyBroken();

@@ -33,7 +33,7 @@ struct SenderOptions {
   // After a try that failed, twice as long after the next, and so on; also before a failure is reported, since the
   // node may ask again at once.
   absl::Duration retry = absl::Seconds(1);
-  int tries_max = 4;  // in a row that got nowhere
+  int tries_max = 4;             // in a row that got nowhere
   const PeerTls* tls = nullptr;  // outlives this; null: none is used
 };
 
@@ -57,11 +57,11 @@ struct SenderStatistics {
 struct Sending {
   raft::NodeId to{};
   raft::LogIndex index{};
-  uint64_t sent_bytes = 0;  // of the file, on this connection or an earlier one
-  uint64_t size_bytes = 0;  // 0: not known yet
+  uint64_t sent_bytes = 0;                        // of the file, on this connection or an earlier one
+  uint64_t size_bytes = 0;                        // 0: not known yet
   std::chrono::steady_clock::time_point moved{};  // when the follower last took some of it
-  std::string trouble{};    // why the last try failed; empty: it did not, or has got further since
-  bool all_sent = false;    // its verdict is awaited: it checks what it has, and makes a state of it
+  std::string trouble{};  // why the last try failed; empty: it did not, or has got further since
+  bool all_sent = false;  // its verdict is awaited: it checks what it has, and makes a state of it
 };
 // Worth waiting for. A follower that has everything sends nothing while it makes a state of millions of entries;
 // one that is gone by then is found out by the connection.

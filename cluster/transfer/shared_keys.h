@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The cluster's keys between a node's loop, which changes them, and the threads of its transfers, which take them when a
-// connection begins. A connection keeps the key that it began with. Any thread.
+// The cluster's keys between a node's loop, which changes them, and the threads of its transfers, which take them when
+// a connection begins. A connection keeps the key that it began with. Any thread.
 
 #pragma once
 

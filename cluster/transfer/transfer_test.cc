@@ -217,8 +217,8 @@ TEST_F(TransferTest, UnauthenticatedCallersThatSendNothingKeepNoOtherOut) {
   sender->Send(OfferOf(At(500, 3)));
   const absl::Status status = AwaitEnd();
   EXPECT_TRUE(status.ok()) << status;
-  // The receiver shows most of them out, and gRPC turns away a caller that finds none of its threads free. A caller that is left
-  // ends by its own deadline.
+  // The receiver shows most of them out, and gRPC turns away a caller that finds none of its threads free. A caller
+  // that is left ends by its own deadline.
   EXPECT_GE(receiver_->statistics().unauthenticated, 1u);
   for (std::thread& listener : listeners) listener.join();
   EXPECT_LE(left, 6) << "all others were shown out";

@@ -25,7 +25,7 @@ constexpr std::array<std::string_view, kHkvDrops> kDropNames = {
     "none", "too_short", "magic", "an_answer", "source", "server_port", "opens", "too_long", "bytes", "key_gone"};
 
 constexpr std::array<std::string_view, kHkvDenials> kDenialNames = {"none",  "anonymous", "unproven",
-                                                                     "clock", "read",      "write"};
+                                                                    "clock", "read",      "write"};
 
 // The bytes that pair answer and request, as far as they are there.
 uint64_t NumberAt(std::string_view datagram, size_t offset) {
@@ -51,54 +51,37 @@ HkvParse Refuse(std::string_view datagram, HkvStatus status, uint32_t hint) {
 
 void GetField(ByteReader& reader, HkvField field, kv::Operation& operation) {
   switch (field) {
-    case HkvField::kNone:
-      return;
-    case HkvField::kValue:
-      operation.value = reader.GetText<uint16_t>(kHkvMax_bytes);
-      return;
+    case HkvField::kNone: return;
+    case HkvField::kValue: operation.value = reader.GetText<uint16_t>(kHkvMax_bytes); return;
     case HkvField::kCondition:
       if (reader.GetBool()) operation.expected.emplace();
       return;
     case HkvField::kExpected:
       if (operation.expected.has_value()) *operation.expected = reader.GetText<uint16_t>(kHkvMax_bytes);
       return;
-    case HkvField::kDelta:
-      operation.delta = reader.Get<int64_t>();
-      return;
+    case HkvField::kDelta: operation.delta = reader.Get<int64_t>(); return;
   }
 }
 
 void PutField(ByteWriter& writer, HkvField field, const kv::Operation& operation) {
   switch (field) {
-    case HkvField::kNone:
-      return;
-    case HkvField::kValue:
-      writer.PutText<uint16_t>(operation.value);
-      return;
-    case HkvField::kCondition:
-      writer.Put(static_cast<uint8_t>(operation.expected.has_value()));
-      return;
+    case HkvField::kNone: return;
+    case HkvField::kValue: writer.PutText<uint16_t>(operation.value); return;
+    case HkvField::kCondition: writer.Put(static_cast<uint8_t>(operation.expected.has_value())); return;
     case HkvField::kExpected:
       if (operation.expected.has_value()) writer.PutText<uint16_t>(*operation.expected);
       return;
-    case HkvField::kDelta:
-      writer.Put(operation.delta);
-      return;
+    case HkvField::kDelta: writer.Put(operation.delta); return;
   }
 }
 
 size_t Size_bytes(HkvField field, const kv::Operation& operation) {
   switch (field) {
-    case HkvField::kNone:
-      return 0;
-    case HkvField::kValue:
-      return sizeof(uint16_t) + operation.value.size();
-    case HkvField::kCondition:
-      return 1;
-    case HkvField::kExpected:
-      return operation.expected.has_value() ? sizeof(uint16_t) + operation.expected->size() : 0;
-    case HkvField::kDelta:
-      return sizeof(operation.delta);
+    case HkvField::kNone: return 0;
+    case HkvField::kValue: return sizeof(uint16_t) + operation.value.size();
+    case HkvField::kCondition: return 1;
+    case HkvField::kExpected: return operation.expected.has_value() ? sizeof(uint16_t) + operation.expected->size() : 0;
+    case HkvField::kDelta: return sizeof(operation.delta);
   }
   return 0;
 }
@@ -340,25 +323,17 @@ uint64_t Timeout_ns(const HkvRequest& request) {
 
 HkvStatus StatusOf(kv::ResultCode code) {
   switch (code) {
-    case kv::ResultCode::kOk:
-      return HkvStatus::kOk;
-    case kv::ResultCode::kMismatch:
-      return HkvStatus::kMismatch;
-    case kv::ResultCode::kNotANumber:
-      return HkvStatus::kNotANumber;
-    case kv::ResultCode::kUnknownSession:
-      return HkvStatus::kUnknownSession;
-    case kv::ResultCode::kBelowLowest:
-      return HkvStatus::kBelowLowest;
-    case kv::ResultCode::kOverloaded:
-      return HkvStatus::kOverloaded;
-    case kv::ResultCode::kNoRoom:
-      return HkvStatus::kNoSpace;
+    case kv::ResultCode::kOk: return HkvStatus::kOk;
+    case kv::ResultCode::kMismatch: return HkvStatus::kMismatch;
+    case kv::ResultCode::kNotANumber: return HkvStatus::kNotANumber;
+    case kv::ResultCode::kUnknownSession: return HkvStatus::kUnknownSession;
+    case kv::ResultCode::kBelowLowest: return HkvStatus::kBelowLowest;
+    case kv::ResultCode::kOverloaded: return HkvStatus::kOverloaded;
+    case kv::ResultCode::kNoRoom: return HkvStatus::kNoSpace;
     case kv::ResultCode::kNotFound:
     case kv::ResultCode::kNotStored:
     case kv::ResultCode::kTooLarge:
-    case kv::ResultCode::kSuperseded:
-      break;  // memcached's commands only
+    case kv::ResultCode::kSuperseded: break;  // memcached's commands only
   }
   return HkvStatus::kOverloaded;
 }

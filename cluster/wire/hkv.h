@@ -2,9 +2,9 @@
 //
 // The client's protocol, hkv version 2: requests and answers as datagrams (docs/WIRE_FORMAT.md; hkv_table.h has its
 // operations). The node's
-// front end parses requests and encodes answers, clients the other way round. What proves a client is hkv_trailer.h's. Anything
-// may arrive, so a request that is none is either answered with what is wrong or dropped, by rules
-// that never let a node answer a node. All functions are pure and may run in any thread.
+// front end parses requests and encodes answers, clients the other way round. What proves a client is hkv_trailer.h's.
+// Anything may arrive, so a request that is none is either answered with what is wrong or dropped, by rules that never
+// let a node answer a node. All functions are pure and may run in any thread.
 
 #pragma once
 
@@ -38,35 +38,34 @@ constexpr uint32_t kHkvNeverHedge = 0xffffffff;
 
 struct HkvRequest {
   HkvKind kind = HkvKind::kGet;
-  uint32_t timeout_us = 0;                 // as on the wire; see Timeout_ns
+  uint32_t timeout_us = 0;                  // as on the wire; see Timeout_ns
   uint64_t client_id = 0;                   // OPEN: 0; WRITE, CANCEL: the session, or kHkvNoSession
   uint64_t seq = 0;                         // OPEN, WRITE and CANCEL without a session: the nonce
   uint64_t lowest_unanswered = 0;           // in a session, else 0
   uint64_t token = 0;                       // in a session its token, else 0
   std::string key{};                        // GET
   std::vector<kv::Operation> operations{};  // WRITE
-  // The whole request, with zeros behind its body; 0, or less than it has without: none are there. What proves no source
-  // gets no answer longer than three times what it has sent (HkvStatus::kShort).
+  // The whole request, with zeros behind its body; 0, or less than it has without: none are there. What proves no
+  // source gets no answer longer than three times what it has sent (HkvStatus::kShort).
   size_t padded_bytes = 0;
 
   bool operator==(const HkvRequest&) const = default;
 };
 
 struct HkvAnswer {
-  HkvKind kind =
-      HkvKind::kGet;  // the request's; with kMalformed and kUnknownVersion it may be none of these
+  HkvKind kind = HkvKind::kGet;   // the request's; with kMalformed and kUnknownVersion it may be none of these
   uint8_t version = kHkvVersion;  // of the request, with kUnknownVersion; else kHkvVersion
   HkvStatus status = HkvStatus::kOk;
   uint32_t hint = 0;
   uint64_t client_id = 0;
   uint64_t seq = 0;
-  uint32_t pushback = 0;  // about hedging: 0 nothing, kHkvNeverHedge, or no sooner than this many milliseconds
-                          // after the request; only where there is no hint
-  uint64_t session = 0;               // OPEN with kOk
-  uint64_t token = 0;                 // the same
-  std::string value{};                // GET with kOk
-  HkvDenial denial{};                 // kDenied
-  std::string denied_key{};           // the same: the key for which the right is missing, else empty
+  uint32_t pushback = 0;     // about hedging: 0 nothing, kHkvNeverHedge, or no sooner than this many milliseconds
+                             // after the request; only where there is no hint
+  uint64_t session = 0;      // OPEN with kOk
+  uint64_t token = 0;        // the same
+  std::string value{};       // GET with kOk
+  HkvDenial denial{};        // kDenied
+  std::string denied_key{};  // the same: the key for which the right is missing, else empty
   std::vector<std::string> values{};  // WRITE, CANCEL with kOk: one for each operation of the write
 
   bool operator==(const HkvAnswer&) const = default;
@@ -75,10 +74,10 @@ struct HkvAnswer {
 // Why a datagram at the clients' port gets no answer. The numbers are never reused.
 enum class HkvDrop : uint8_t {
   kNone = 0,
-  kTooShort = 1,  // less than 2 bytes
-  kMagic = 2,     // something else altogether
-  kAnAnswer = 3,  // an answer: two nodes would send each other MALFORMED for ever
-  kSource = 4,    // from none of the networks that the node serves (`clients`)
+  kTooShort = 1,    // less than 2 bytes
+  kMagic = 2,       // something else altogether
+  kAnAnswer = 3,    // an answer: two nodes would send each other MALFORMED for ever
+  kSource = 4,      // from none of the networks that the node serves (`clients`)
   kServerPort = 5,  // an error to a port from which servers answer: two would answer each other for ever
   kOpens = 6,       // said by the front end: more OPENs than a source may send
   kTooLong = 7,     // said by the front end: an answer that is longer than three times its request
@@ -96,14 +95,15 @@ struct HkvParse {
 // With a trailer, the request before it: whether the tag is right is the caller's to see.
 HkvParse ParseHkvRequest(std::string_view datagram);
 
-// The same of an answer's tag. Nothing if it is no answer of this version to a request; or kUnknownVersion of any version, which all write alike.
+// The same of an answer's tag. Nothing if it is no answer of this version to a request; or kUnknownVersion of any
+// version, which all write alike.
 std::optional<HkvAnswer> ParseHkvAnswer(std::string_view datagram);
 
 // Empty if the request passes 1,232 bytes, 64 operations, or a key's 250 bytes.
 std::string Encode(const HkvRequest& request);
 
-// Never longer than 1,232 bytes less those that are reserved, for a tag: what would be is said to be kTooLarge instead. Fields
-// that the kind and status do not have are left out.
+// Never longer than 1,232 bytes less those that are reserved, for a tag: what would be is said to be kTooLarge instead.
+// Fields that the kind and status do not have are left out.
 std::string Encode(const HkvAnswer& answer, size_t reserved_bytes = 0);
 
 // The command of a request that writes; none of its strings are left in `request`.

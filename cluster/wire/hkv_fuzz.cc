@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // libFuzzer target for the clients' protocol: any bytes are refused or parsed, what is parsed encodes to the
-// same bytes, trailer included, and what a node says to what it cannot understand is short and is itself never answered.
+// same bytes, trailer included, and what a node says to what it cannot understand is short and is itself never
+// answered.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

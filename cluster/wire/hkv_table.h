@@ -44,8 +44,8 @@ enum class HkvOutcome : uint8_t { kSession, kValue, kValues };
 enum class HkvClientId : uint8_t { kZero, kSessionOrZero, kRandom };
 // What an answer's `hint` is.
 enum class HkvHint : uint8_t { kPushback, kLeader, kVersion, kBytes };
-// Why a request was DENIED, in the answer's body. An answer for the first two has no tag, and a client with a key takes none without: they are for
-// the eyes of whoever sets it up.
+// Why a request was DENIED, in the answer's body. An answer for the first two has no tag, and a client with a key takes
+// none without: they are for the eyes of whoever sets it up.
 enum class HkvDenial : uint8_t {
   kAnonymous = 1,  // requests without a trailer are not served
   kUnproven = 2,   // no client has this name, or its key makes another tag
@@ -89,10 +89,8 @@ struct HkvOperationRow {
 constexpr std::array kHkvOperations = {
     HkvOperationRow{kv::OperationKind::kPut, "put", {HkvField::kValue}, false},
     HkvOperationRow{kv::OperationKind::kDelete, "delete", {}, false},
-    HkvOperationRow{kv::OperationKind::kCompareAndSet,
-                    "cas",
-                    {HkvField::kCondition, HkvField::kValue, HkvField::kExpected},
-                    false},
+    HkvOperationRow{
+        kv::OperationKind::kCompareAndSet, "cas", {HkvField::kCondition, HkvField::kValue, HkvField::kExpected}, false},
     HkvOperationRow{kv::OperationKind::kIncrement, "incr", {HkvField::kDelta}, true},
 };
 
@@ -125,10 +123,12 @@ constexpr std::array kHkvStatusRows = {
                  "the answer would not fit a datagram; a WRITE (of very many increments) was done all the same"},
     HkvStatusRow{HkvStatus::kDenied, "denied", HkvHint::kPushback,
                  "the client may not do it, or has not proved itself; nothing was done by this copy"},
-    HkvStatusRow{HkvStatus::kNoSpace, "no_space", HkvHint::kPushback,
-                 "WRITE: it would store more, and the store is full; nothing was done, and never will be under this number"},
-    HkvStatusRow{HkvStatus::kShort, "short", HkvHint::kBytes,
-                 "GET: the answer is longer than three times the request; it comes to one of `hint` bytes, with zeros behind it"},
+    HkvStatusRow{
+        HkvStatus::kNoSpace, "no_space", HkvHint::kPushback,
+        "WRITE: it would store more, and the store is full; nothing was done, and never will be under this number"},
+    HkvStatusRow{
+        HkvStatus::kShort, "short", HkvHint::kBytes,
+        "GET: the answer is longer than three times the request; it comes to one of `hint` bytes, with zeros behind it"},
 };
 constexpr size_t kHkvStatuses = kHkvStatusRows.size();
 

@@ -34,7 +34,9 @@ std::string TextOf(absl::string_view path) {
   return text.str();
 }
 
-std::string Capitals(std::string_view name) { return absl::AsciiStrToUpper(absl::string_view(name.data(), name.size())); }
+std::string Capitals(std::string_view name) {
+  return absl::AsciiStrToUpper(absl::string_view(name.data(), name.size()));
+}
 
 // A whole table of a page: its head, these rows and no other.
 std::string Table(absl::string_view head, const std::vector<std::string>& rows) {
@@ -47,22 +49,17 @@ std::string Table(absl::string_view head, const std::vector<std::string>& rows) 
 
 std::string ClientIdText(HkvClientId client_id) {
   switch (client_id) {
-    case HkvClientId::kZero:
-      return "0";
-    case HkvClientId::kSessionOrZero:
-      return "the session, or 0: without one";
-    case HkvClientId::kRandom:
-      return "64 random bits of the client";
+    case HkvClientId::kZero: return "0";
+    case HkvClientId::kSessionOrZero: return "the session, or 0: without one";
+    case HkvClientId::kRandom: return "64 random bits of the client";
   }
   return "";
 }
 
 std::string BodyText(HkvBody body) {
   switch (body) {
-    case HkvBody::kEmpty:
-      return "nothing";
-    case HkvBody::kKey:
-      return "key_bytes (1), key";
+    case HkvBody::kEmpty: return "nothing";
+    case HkvBody::kKey: return "key_bytes (1), key";
     case HkvBody::kOperations:
       return absl::StrCat("count (1, at most ", kv::kOperationsMax, "), then that many operations, all done or none");
   }
@@ -71,28 +68,20 @@ std::string BodyText(HkvBody body) {
 
 std::string OutcomeText(HkvOutcome outcome) {
   switch (outcome) {
-    case HkvOutcome::kSession:
-      return "session (8), token (8)";
-    case HkvOutcome::kValue:
-      return "value_bytes (2), value";
-    case HkvOutcome::kValues:
-      return "count (1), then for each operation of the write value_bytes (2), value";
+    case HkvOutcome::kSession: return "session (8), token (8)";
+    case HkvOutcome::kValue: return "value_bytes (2), value";
+    case HkvOutcome::kValues: return "count (1), then for each operation of the write value_bytes (2), value";
   }
   return "";
 }
 
 std::string FieldText(HkvField field) {
   switch (field) {
-    case HkvField::kNone:
-      return "";
-    case HkvField::kValue:
-      return "value_bytes (2), value";
-    case HkvField::kCondition:
-      return "has_expected (1: 0 the key must not exist, or 1)";
-    case HkvField::kExpected:
-      return "with has_expected 1 expected_bytes (2), expected";
-    case HkvField::kDelta:
-      return "delta (8, signed); a key that does not exist counts as 0";
+    case HkvField::kNone: return "";
+    case HkvField::kValue: return "value_bytes (2), value";
+    case HkvField::kCondition: return "has_expected (1: 0 the key must not exist, or 1)";
+    case HkvField::kExpected: return "with has_expected 1 expected_bytes (2), expected";
+    case HkvField::kDelta: return "delta (8, signed); a key that does not exist counts as 0";
   }
   return "";
 }
@@ -101,8 +90,8 @@ TEST(HkvTable, ThePageHasEveryRequest) {
   std::vector<std::string> rows;
   for (const HkvRequestRow& row : kHkvRequests) {
     rows.push_back(absl::StrCat("| ", static_cast<int>(row.kind), " | ", std::string(row.name), " | ",
-                                ClientIdText(row.client_id), " | ", BodyText(row.body), " | ",
-                                OutcomeText(row.outcome), " | ", row.writes ? "yes" : "no", " |"));
+                                ClientIdText(row.client_id), " | ", BodyText(row.body), " | ", OutcomeText(row.outcome),
+                                " | ", row.writes ? "yes" : "no", " |"));
   }
   EXPECT_THAT(TextOf("docs/WIRE_FORMAT.md"),
               HasSubstr(Table("| kind | request | client_id | body | answer with OK | goes through the log |", rows)));

@@ -13,11 +13,7 @@ using kv::Operation;
 using kv::OperationKind;
 
 Operation Put(std::string key, std::string value) {
-  return {.kind = OperationKind::kPut,
-          .key = std::move(key),
-          .value = std::move(value),
-          .expected = {},
-          .delta = 0};
+  return {.kind = OperationKind::kPut, .key = std::move(key), .value = std::move(value), .expected = {}, .delta = 0};
 }
 Operation Delete(std::string key) {
   return {.kind = OperationKind::kDelete, .key = std::move(key), .value = {}, .expected = {}, .delta = 0};
@@ -30,8 +26,7 @@ Operation CompareAndSet(std::string key, std::string value, std::optional<std::s
           .delta = 0};
 }
 Operation Increment(std::string key, int64_t delta) {
-  return {
-      .kind = OperationKind::kIncrement, .key = std::move(key), .value = {}, .expected = {}, .delta = delta};
+  return {.kind = OperationKind::kIncrement, .key = std::move(key), .value = {}, .expected = {}, .delta = delta};
 }
 
 HkvRequest Write(std::vector<Operation> operations) {
@@ -77,18 +72,17 @@ HkvRequest Cancel(HkvRequest request) {
 }
 
 std::vector<HkvRequest> Requests() {
-  return {
-      Open(),
-      WriteOnce(),
-      Get(""),
-      Get("key"),
-      Get(std::string(250, 'k')),
-      Write({}),
-      Cancel(Write({})),
-      Cancel(WriteOnce()),
-      Write({Put("k", "v"), Delete("d"), CompareAndSet("c", "n", "o"), CompareAndSet("c", "n", std::nullopt),
-             CompareAndSet("", "", ""), Increment("i", -3), Increment("i", INT64_MIN)}),
-      Write(std::vector<Operation>(64, Increment("counter", 1)))};
+  return {Open(),
+          WriteOnce(),
+          Get(""),
+          Get("key"),
+          Get(std::string(250, 'k')),
+          Write({}),
+          Cancel(Write({})),
+          Cancel(WriteOnce()),
+          Write({Put("k", "v"), Delete("d"), CompareAndSet("c", "n", "o"), CompareAndSet("c", "n", std::nullopt),
+                 CompareAndSet("", "", ""), Increment("i", -3), Increment("i", INT64_MIN)}),
+          Write(std::vector<Operation>(64, Increment("counter", 1)))};
 }
 
 HkvAnswer Answer(HkvKind kind, HkvStatus status) {
@@ -228,11 +222,13 @@ TEST(HkvRequest, OfAnotherVersionIsToldTheOneSpoken) {
   }
 }
 
-// Version 1 had a session at byte 24 of an answer, which is 0 in every error; the rest of this one stood as it does now.
+// Version 1 had a session at byte 24 of an answer, which is 0 in every error; the rest of this one stood as it does
+// now.
 TEST(HkvRequest, OfVersion1IsAnsweredSoThatItsClientUnderstands) {
-  const std::string request("\x48\x01\x03\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00"
-                            "\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03key",
-                            36);
+  const std::string request(
+      "\x48\x01\x03\x00\x00\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00"
+      "\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x03key",
+      36);
   EXPECT_EQ(Encode(ParseHkvRequest(request).answer.value()),
             std::string("\x48\x01\x83\x09\x02\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00"
                         "\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
@@ -241,9 +237,10 @@ TEST(HkvRequest, OfVersion1IsAnsweredSoThatItsClientUnderstands) {
 
 // As a node of version 1 says it to a request of this one.
 TEST(HkvAnswer, OfAnOldServerNamesItsVersion) {
-  const auto answer = ParseHkvAnswer(std::string("\x48\x01\x83\x09\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00"
-                                                 "\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
-                                                 32));
+  const auto answer =
+      ParseHkvAnswer(std::string("\x48\x01\x83\x09\x01\x00\x00\x00\x05\x00\x00\x00\x00\x00\x00\x00"
+                                 "\x06\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+                                 32));
   ASSERT_TRUE(answer.has_value());
   EXPECT_EQ(answer->status, HkvStatus::kUnknownVersion);
   EXPECT_EQ(answer->hint, 1u);
@@ -440,25 +437,24 @@ TEST(HkvCommand, HasAKeyOfWhatItIsAbout) {
 // Two requests that a careless hash would take for one.
 TEST(HkvCommand, HasAFingerprintOfEveryByteAndOfWhereItStands) {
   std::set<uint64_t> fingerprints;
-  const std::vector<std::vector<Operation>> different = {
-      {},
-      {Put("", "")},
-      {Put("ab", "c")},
-      {Put("a", "bc")},
-      {Put("abc", "")},
-      {Put("a", std::string("bc\0", 3))},
-      {Put("a", std::string("b"))},
-      {Delete("a")},
-      {Delete("a"), Delete("a")},
-      {CompareAndSet("a", "b", std::nullopt)},
-      {CompareAndSet("a", "b", "")},
-      {CompareAndSet("a", "", "b")},
-      {Increment("a", 1)},
-      {Increment("a", -1)},
-      {Put("12345678", "")},
-      {Put("1234567", "8")},
-      {Put("k", "v"), Put("l", "w")},
-      {Put("l", "w"), Put("k", "v")}};
+  const std::vector<std::vector<Operation>> different = {{},
+                                                         {Put("", "")},
+                                                         {Put("ab", "c")},
+                                                         {Put("a", "bc")},
+                                                         {Put("abc", "")},
+                                                         {Put("a", std::string("bc\0", 3))},
+                                                         {Put("a", std::string("b"))},
+                                                         {Delete("a")},
+                                                         {Delete("a"), Delete("a")},
+                                                         {CompareAndSet("a", "b", std::nullopt)},
+                                                         {CompareAndSet("a", "b", "")},
+                                                         {CompareAndSet("a", "", "b")},
+                                                         {Increment("a", 1)},
+                                                         {Increment("a", -1)},
+                                                         {Put("12345678", "")},
+                                                         {Put("1234567", "8")},
+                                                         {Put("k", "v"), Put("l", "w")},
+                                                         {Put("l", "w"), Put("k", "v")}};
   for (const std::vector<Operation>& operations : different) fingerprints.insert(CommandOf(Write(operations)).key.c);
   EXPECT_EQ(fingerprints.size(), different.size());
 }

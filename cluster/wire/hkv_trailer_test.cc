@@ -43,7 +43,8 @@ TEST(HkvTrailer, ARequestIsTheSameWithItAndWithout) {
 
 // docs/WIRE_FORMAT.md; the tag was computed by the client in Python.
 TEST(HkvTrailer, ItsBytesAreThoseOfThePage) {
-  const std::string sealed = SealHkvRequest(Encode(HkvRequest{.kind = HkvKind::kOpen, .seq = 5}), "web", kSent_ms, kKey);
+  const std::string sealed =
+      SealHkvRequest(Encode(HkvRequest{.kind = HkvKind::kOpen, .seq = 5}), "web", kSent_ms, kKey);
   ASSERT_EQ(sealed.size(), 60u);
   EXPECT_EQ(sealed[3], 1);
   EXPECT_EQ(sealed.substr(40, 4), "web\x03");

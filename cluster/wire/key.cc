@@ -57,8 +57,8 @@ KeyRing KeyRing::Derived(const std::function<Key(const Key&)>& derive) const {
 absl::StatusOr<Key> ParseKey(std::string_view hex) {
   Key key;
   if (hex.size() != 2 * key.bytes.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "a key is ", 2 * key.bytes.size(), " hexadecimal digits; this has ", hex.size(), " characters"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("a key is ", 2 * key.bytes.size(), " hexadecimal digits; this has ", hex.size(), " characters"));
   }
   for (size_t i = 0; i < hex.size(); ++i) {
     const int digit = DigitOf(hex[i]);

@@ -29,7 +29,8 @@ uint32_t KeyId(const Key& key);
 // "1f00ab2c"
 std::string FormatKeyId(uint32_t id);
 
-// The keys of one purpose that are valid now: one, or two while it is changed (docs/adr/0042). The first one seals, and both open.
+// The keys of one purpose that are valid now: one, or two while it is changed (docs/adr/0042). The first one seals, and
+// both open.
 class KeyRing {
  public:
   struct Entry {
@@ -48,7 +49,9 @@ class KeyRing {
   const Entry* Find(uint32_t id) const;
   bool Holds(const Key& key) const { return seals_.key == key || (other_.has_value() && other_->key == key); }
   // Whether a key stands in both.
-  bool Shares(const KeyRing& ring) const { return ring.Holds(seals_.key) || (other_.has_value() && ring.Holds(other_->key)); }
+  bool Shares(const KeyRing& ring) const {
+    return ring.Holds(seals_.key) || (other_.has_value() && ring.Holds(other_->key));
+  }
   // Other keys made of these, under the names of these.
   KeyRing Derived(const std::function<Key(const Key&)>& derive) const;
 

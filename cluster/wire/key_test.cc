@@ -29,8 +29,7 @@ TEST(Key, EachRecoveryGenerationHasItsOwn) {
   const Key key = *ParseKey(kHex);
   EXPECT_EQ(DeriveClusterKey(key, 0, 0), key) << "as it was configured: nothing was ever recovered";
   std::vector<Key> keys = {key};
-  for (const auto& [epoch, nonce] :
-       {std::pair<uint64_t, uint64_t>(1, 5), {1, 6}, {2, 5}, {uint64_t{1} << 40, 5}}) {
+  for (const auto& [epoch, nonce] : {std::pair<uint64_t, uint64_t>(1, 5), {1, 6}, {2, 5}, {uint64_t{1} << 40, 5}}) {
     const Key derived = DeriveClusterKey(key, epoch, nonce);
     EXPECT_EQ(derived, DeriveClusterKey(key, epoch, nonce));
     for (const Key& other : keys) EXPECT_NE(derived, other) << epoch << " " << nonce;

@@ -19,10 +19,10 @@ constexpr size_t kAppendFlagsOffset = kPeerHeader_bytes + offsetof(hr_peer_appen
 
 // By number.
 constexpr std::array<std::string_view, kDropReasons> kReasonNames = {
-    "none",     "too_short",    "magic", "version",     "length",    "other_cluster", "other_node",
-    "tag",      "config_epoch", "kind",  "malformed",   "no_member", "incarnation_unknown",  "other_incarnation",
-    "replayed", "too_old",      "nonce", "hello_limit", "foreign_log",
-    "other_durability", "piece", "source", "key", "term"};
+    "none",     "too_short",    "magic", "version",     "length",      "other_cluster",       "other_node",
+    "tag",      "config_epoch", "kind",  "malformed",   "no_member",   "incarnation_unknown", "other_incarnation",
+    "replayed", "too_old",      "nonce", "hello_limit", "foreign_log", "other_durability",    "piece",
+    "source",   "key",          "term"};
 
 template <typename Body, typename Variant>
 struct IsOneOf;
@@ -79,8 +79,8 @@ std::string PeerCodec::SealBody(raft::NodeId to, raft::Term term, uint32_t confi
 }
 
 std::string PeerCodec::Seal(raft::NodeId to, raft::Term term, const PeerBody& body) {
-  return std::visit(
-      [&](const auto& alternative) { return SealBody(to, term, identity_.config_epoch, alternative); }, body);
+  return std::visit([&](const auto& alternative) { return SealBody(to, term, identity_.config_epoch, alternative); },
+                    body);
 }
 
 std::string PeerCodec::Seal(const raft::Message& message, bool followed) {
@@ -147,8 +147,7 @@ Opened PeerCodec::Open(std::string_view datagram, bool proven) const {
     return Drop(why);
   if (!header.from.IsSet() || header.from == identity_.self) return Drop(DropReason::kNoMember);
   if (kind == 0 || kind >= HR_PEER_KINDS) return Drop(DropReason::kKind);
-  if (header.from_incarnation == 0 || header.packet_number == 0)
-    return Drop(DropReason::kMalformed);
+  if (header.from_incarnation == 0 || header.packet_number == 0) return Drop(DropReason::kMalformed);
   opened.body = GetBody(reader, header.kind);
   if (!reader.done()) return Drop(DropReason::kMalformed);
   return opened;

@@ -28,7 +28,7 @@ namespace hedgerow::wire {
 
 constexpr uint16_t kPeerPort = 4802;
 constexpr size_t kPeerHeader_bytes = HR_PEER_HEADER_BYTES;
-constexpr size_t kPeerMax_bytes = HR_PEER_MAX_BYTES;                  // of a message
+constexpr size_t kPeerMax_bytes = HR_PEER_MAX_BYTES;                   // of a message
 constexpr size_t kPeerDatagramMax_bytes = HR_PEER_DATAGRAM_MAX_BYTES;  // of what is sent; see PeerCodec::Split
 // What an APPEND takes besides its payloads: once, and for each entry.
 constexpr size_t kAppendFixed_bytes = kPeerHeader_bytes + sizeof(hr_peer_append);

@@ -83,8 +83,7 @@ PeerTraits GetTraits(ByteReader& reader) {
 // The term of all entries; 0: there are none, or of several terms.
 raft::Term BatchTerm(const raft::AppendRequest& body) {
   const auto as_first = [&body](const raft::Entry& entry) { return entry.term == body.entries.front().term; };
-  const bool one_term =
-      !body.entries.empty() && std::all_of(body.entries.begin(), body.entries.end(), as_first);
+  const bool one_term = !body.entries.empty() && std::all_of(body.entries.begin(), body.entries.end(), as_first);
   return one_term ? body.entries.front().term : raft::Term();
 }
 
@@ -115,9 +114,7 @@ void PutReadId(ByteWriter& writer, const raft::ReadId& id) {
 }
 
 // Braces evaluate from left to right, so the fields below are read in the order of the wire.
-raft::ReadId GetReadId(ByteReader& reader) {
-  return {.incarnation = GetNumber(reader), .number = GetNumber(reader)};
-}
+raft::ReadId GetReadId(ByteReader& reader) { return {.incarnation = GetNumber(reader), .number = GetNumber(reader)}; }
 
 raft::Entry GetEntry(ByteReader& reader) {
   raft::Entry entry{.term = GetTerm(reader), .index = GetIndex(reader)};
@@ -130,8 +127,7 @@ raft::Entry GetEntry(ByteReader& reader) {
 }
 
 raft::AppendRequest GetAppend(ByteReader& reader) {
-  raft::AppendRequest body{
-      .prev_index = GetIndex(reader), .prev_term = GetTerm(reader), .commit = GetIndex(reader)};
+  raft::AppendRequest body{.prev_index = GetIndex(reader), .prev_term = GetTerm(reader), .commit = GetIndex(reader)};
   const raft::Term batch_term = GetTerm(reader);
   const size_t count = reader.Get<uint32_t>();
   // A process acknowledges each append: the hint is for kernel parts.
@@ -361,37 +357,25 @@ PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
       return Hello{.nonce = GetNumber(reader), .traits = GetTraits(reader), .started = GetStarted(reader)};
     case HR_PEER_HELLO_ACK:
       return HelloAck{.nonce = GetNumber(reader), .traits = GetTraits(reader), .started = GetStarted(reader)};
-    case HR_PEER_VOTE_REQUEST:
-      return GetVoteRequest(reader);
+    case HR_PEER_VOTE_REQUEST: return GetVoteRequest(reader);
     case HR_PEER_VOTE_REPLY:
-      return raft::VoteReply{
-          .asked_term = GetTerm(reader), .pre_vote = GetFlag(reader), .granted = GetFlag(reader)};
-    case HR_PEER_APPEND:
-      return GetAppend(reader);
-    case HR_PEER_APPEND_REPLY:
-      return GetAppendReply(reader);
+      return raft::VoteReply{.asked_term = GetTerm(reader), .pre_vote = GetFlag(reader), .granted = GetFlag(reader)};
+    case HR_PEER_APPEND: return GetAppend(reader);
+    case HR_PEER_APPEND_REPLY: return GetAppendReply(reader);
     case HR_PEER_HEARTBEAT:
       return raft::Heartbeat{
           .round = GetNumber(reader), .commit = GetIndex(reader), .election_timeout_ns = GetNumber(reader)};
     case HR_PEER_HEARTBEAT_REPLY:
       return raft::HeartbeatReply{
           .round = GetNumber(reader), .matched = GetIndex(reader), .loop_seq = GetNumber(reader)};
-    case HR_PEER_READ_INDEX:
-      return raft::ReadIndexRequest{.id = GetReadId(reader)};
-    case HR_PEER_READ_INDEX_REPLY:
-      return raft::ReadIndexReply{.id = GetReadId(reader), .index = GetIndex(reader)};
-    case HR_PEER_TIMEOUT_NOW:
-      return raft::TimeoutNow{};
-    case HR_PEER_FORWARD:
-      return GetForward(reader);
-    case HR_PEER_FORWARD_ANSWER:
-      return GetForwardAnswer(reader);
-    case HR_PEER_RESIGN:
-      return GetResign(reader);
-    case HR_PEER_PIECE:
-      return GetPiece(reader);
-    case HR_PEER_KINDS:
-      break;
+    case HR_PEER_READ_INDEX: return raft::ReadIndexRequest{.id = GetReadId(reader)};
+    case HR_PEER_READ_INDEX_REPLY: return raft::ReadIndexReply{.id = GetReadId(reader), .index = GetIndex(reader)};
+    case HR_PEER_TIMEOUT_NOW: return raft::TimeoutNow{};
+    case HR_PEER_FORWARD: return GetForward(reader);
+    case HR_PEER_FORWARD_ANSWER: return GetForwardAnswer(reader);
+    case HR_PEER_RESIGN: return GetResign(reader);
+    case HR_PEER_PIECE: return GetPiece(reader);
+    case HR_PEER_KINDS: break;
   }
   reader.Fail();
   return {};

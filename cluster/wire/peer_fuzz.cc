@@ -27,11 +27,7 @@ constexpr uint64_t kIncarnation = 99;
 const hedgerow::wire::Key kKey = {.bytes = {1, 2, 3}};
 
 PeerIdentity Identity(uint64_t node) {
-  return {.cluster_id = kCluster,
-          .keys = kKey,
-          .self = NodeId(node),
-          .incarnation = kIncarnation,
-          .config_epoch = 0};
+  return {.cluster_id = kCluster, .keys = kKey, .self = NodeId(node), .incarnation = kIncarnation, .config_epoch = 0};
 }
 
 std::string Datagram(uint8_t kind, uint64_t term, std::string_view body) {

@@ -46,8 +46,7 @@ void PeerIncarnations::Forget(raft::NodeId id, uint64_t now_ns, uint64_t wait_ns
 }
 
 PeerIncarnations::Peer* PeerIncarnations::Find(raft::NodeId id) {
-  const auto found =
-      std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.id == id; });
+  const auto found = std::find_if(peers_.begin(), peers_.end(), [&](const Peer& peer) { return peer.id == id; });
   return found != peers_.end() ? &*found : nullptr;
 }
 
@@ -66,12 +65,9 @@ DropReason PeerIncarnations::Admit(const Opened& opened, uint64_t now_ns, bool w
     return peer->incarnation == 0 ? DropReason::kIncarnationUnknown : DropReason::kOtherIncarnation;
   }
   switch (peer->window.Take(header.packet_number)) {
-    case ReplayWindow::Verdict::kNew:
-      return DropReason::kNone;
-    case ReplayWindow::Verdict::kSeen:
-      return DropReason::kReplayed;
-    case ReplayWindow::Verdict::kTooOld:
-      break;
+    case ReplayWindow::Verdict::kNew: return DropReason::kNone;
+    case ReplayWindow::Verdict::kSeen: return DropReason::kReplayed;
+    case ReplayWindow::Verdict::kTooOld: break;
   }
   return DropReason::kTooOld;
 }

@@ -26,8 +26,8 @@ class PeerIncarnations {
   static constexpr uint64_t kAskFloor_ns = 10'000'000;
   static constexpr uint64_t kAskCap_ns = 500'000'000;
   static constexpr uint64_t kNonceLifetime_ns = 2'000'000'000;
-  // HELLOs answered, of each peer, and of all unknown ones together: never more than 100 within a second. A recorded HELLO proves
-  // the key again and again, so a flood of one peer's leaves the others theirs.
+  // HELLOs answered, of each peer, and of all unknown ones together: never more than 100 within a second. A recorded
+  // HELLO proves the key again and again, so a flood of one peer's leaves the others theirs.
   static constexpr uint64_t kHelloBurst = 50;
   static constexpr uint64_t kHellosPerSecond = 50;
 
@@ -110,8 +110,7 @@ class PeerIncarnations {
   Peer* Find(raft::NodeId id);
   const Peer* Find(raft::NodeId id) const;
   DropReason AdmitHello(Peer& peer, const PeerHeader& header, uint64_t now_ns);
-  static DropReason Learn(Peer& peer, const PeerHeader& header, const HelloAck& ack, uint64_t now_ns,
-                          bool went_back);
+  static DropReason Learn(Peer& peer, const PeerHeader& header, const HelloAck& ack, uint64_t now_ns, bool went_back);
   static void AskSoon(Peer& peer);
 
   std::vector<Peer> peers_;

@@ -22,8 +22,7 @@ const std::vector<NodeId> kMembers = {NodeId(1), NodeId(2), NodeId(3)};
 // A node with what it sends and what it believes. A new one with the same id is the node after a restart.
 struct Node {
   Node(uint64_t id, uint64_t incarnation)
-      : codec(
-            {.cluster_id = 7, .keys = kKey, .self = NodeId(id), .incarnation = incarnation, .config_epoch = 0}),
+      : codec({.cluster_id = 7, .keys = kKey, .self = NodeId(id), .incarnation = incarnation, .config_epoch = 0}),
         incarnations(NodeId(id), kMembers, [this] { return random(); }),
         random(incarnation) {}
   Node(const Node&) = delete;
@@ -127,8 +126,7 @@ DropReason StartedAgain(Node& a, Node& b, uint64_t starts, uint64_t now_ns) {
   EXPECT_FALSE(hello.empty());
   const HelloAck ack{.nonce = std::get<Hello>(b.codec.Open(hello).body).nonce, .started = {.starts = starts}};
   const Opened opened = a.codec.Open(b.codec.Seal(NodeId(1), CopyIdTerm(77), ack));
-  const DropReason reason =
-      a.incarnations.Admit(opened, now_ns, a.incarnations.WentBack(opened.header, ack.started));
+  const DropReason reason = a.incarnations.Admit(opened, now_ns, a.incarnations.WentBack(opened.header, ack.started));
   if (reason == DropReason::kNone) a.incarnations.Remember(NodeId(2), 77);
   return reason;
 }
@@ -148,13 +146,10 @@ TEST(PeerIncarnations, AFolderThatWentBackSaysFewerStartsOrAsManyInAnotherIncarn
     EXPECT_EQ(a.incarnations.IncarnationOf(NodeId(2)), 201u) << "as it was";
   }
   a.incarnations.Forget(NodeId(2), now_ns);
-  EXPECT_EQ(StartedAgain(a, first, 4, now_ns += kSecond_ns), DropReason::kForeignLog)
-      << "that is not forgotten";
-  EXPECT_EQ(StartedAgain(a, second, 5, now_ns += kSecond_ns), DropReason::kNone)
-      << "it may be the same incarnation";
+  EXPECT_EQ(StartedAgain(a, first, 4, now_ns += kSecond_ns), DropReason::kForeignLog) << "that is not forgotten";
+  EXPECT_EQ(StartedAgain(a, second, 5, now_ns += kSecond_ns), DropReason::kNone) << "it may be the same incarnation";
   a.incarnations.Remember(NodeId(2), 78);
-  EXPECT_FALSE(a.incarnations.WentBack({.from = NodeId(2), .term = CopyIdTerm(78)}, {.starts = 1}))
-      << "of another log";
+  EXPECT_FALSE(a.incarnations.WentBack({.from = NodeId(2), .term = CopyIdTerm(78)}, {.starts = 1})) << "of another log";
 }
 
 TEST(PeerIncarnations, APeerThatReportsNoLogIsOfAnEarlierProgramAndBelieved) {
@@ -316,8 +311,7 @@ TEST(PeerIncarnations, AnAnswerThatTookTooLongTeachesNothing) {
 TEST(PeerIncarnations, APeerThatSpeaksIsAskedSoon) {
   Node a(1, 100);
   uint64_t now_ns = kStart_ns;
-  for (; now_ns < kStart_ns + 10 * kSecond_ns; now_ns += kMillisecond_ns)
-    a.incarnations.NonceFor(NodeId(2), now_ns);
+  for (; now_ns < kStart_ns + 10 * kSecond_ns; now_ns += kMillisecond_ns) a.incarnations.NonceFor(NodeId(2), now_ns);
   a.incarnations.NonceFor(NodeId(3), now_ns);
   // A HELLO is no proof of an incarnation, but a reason to ask.
   Node b(2, 200);
@@ -362,8 +356,7 @@ TEST(PeerIncarnations, AForgottenPeerIsNotAskedForAWhileWhateverItSays) {
     ASSERT_EQ(a.incarnations.NonceFor(NodeId(2), now_ns), 0u);
     ASSERT_EQ(a.incarnations.next_ask_ns(), until_ns);
   }
-  EXPECT_EQ(Answered(a, b, CopyIdTerm(78), until_ns), DropReason::kForeignLog)
-      << "what it may have is remembered";
+  EXPECT_EQ(Answered(a, b, CopyIdTerm(78), until_ns), DropReason::kForeignLog) << "what it may have is remembered";
   EXPECT_EQ(Answered(a, b, CopyIdTerm(77), until_ns + PeerIncarnations::kAskFloor_ns), DropReason::kNone);
   EXPECT_EQ(a.Receive(b.Heartbeat(), until_ns), DropReason::kNone);
 }

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The DNS name by which a member's TLS certificate names it: a pattern with the member's id, the same on all nodes. So a member that
-// is added later needs no entry on the others. Used by the reader of configurations and by both ends of a transfer. Pure.
+// The DNS name by which a member's TLS certificate names it: a pattern with the member's id, the same on all nodes. So
+// a member that is added later needs no entry on the others. Used by the reader of configurations and by both ends of a
+// transfer. Pure.
 
 #pragma once
 

@@ -21,8 +21,7 @@ PeerPieces::Taken PeerPieces::Take(const PeerHeader& header, Piece piece) {
   Sender& sender = SenderOf(header);
   // Pieces have numbers just above their message's. Behind the replay window none is admitted any more.
   while (!sender.messages.empty() &&
-         sender.messages.front().packet_number + HR_PEER_PIECES_MAX + ReplayWindow::kNumbers <
-             header.packet_number) {
+         sender.messages.front().packet_number + HR_PEER_PIECES_MAX + ReplayWindow::kNumbers < header.packet_number) {
     GiveUp(sender, sender.messages.begin());
   }
   const auto message = MessageOf(sender, piece);
@@ -58,8 +57,8 @@ void PeerPieces::Forget(raft::NodeId peer) {
 
 // What an earlier incarnation has left incomplete stays so: none of its datagrams is admitted any more.
 PeerPieces::Sender& PeerPieces::SenderOf(const PeerHeader& header) {
-  const auto found = std::find_if(senders_.begin(), senders_.end(),
-                                  [&](const Sender& sender) { return sender.id == header.from; });
+  const auto found =
+      std::find_if(senders_.begin(), senders_.end(), [&](const Sender& sender) { return sender.id == header.from; });
   Sender& sender = found != senders_.end() ? *found : senders_.emplace_back(Sender{.id = header.from});
   if (sender.incarnation != header.from_incarnation) {
     counters_.incomplete += sender.messages.size();
@@ -69,9 +68,8 @@ PeerPieces::Sender& PeerPieces::SenderOf(const PeerHeader& header) {
 }
 
 std::deque<PeerPieces::Message>::iterator PeerPieces::MessageOf(Sender& sender, const Piece& piece) {
-  const auto found =
-      std::find_if(sender.messages.begin(), sender.messages.end(),
-                   [&](const Message& message) { return message.packet_number == piece.message; });
+  const auto found = std::find_if(sender.messages.begin(), sender.messages.end(),
+                                  [&](const Message& message) { return message.packet_number == piece.message; });
   if (found != sender.messages.end()) return found;
   if (sender.messages.size() >= kMessagesMax) GiveUp(sender, sender.messages.begin());
   sender.messages.push_back({.packet_number = piece.message, .missing = piece.count});

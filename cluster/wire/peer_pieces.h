@@ -54,7 +54,7 @@ class PeerPieces {
   };
   struct Sender {
     raft::NodeId id{};
-    uint64_t incarnation = 0;         // of all its messages
+    uint64_t incarnation = 0;        // of all its messages
     std::deque<Message> messages{};  // in the order in which their first pieces arrived
     size_t bytes = 0;
   };

@@ -169,17 +169,15 @@ TEST_F(PeerPiecesTest, CountsAndNumbersThatCannotBeAreMalformed) {
   EXPECT_EQ(reason([](Piece& piece) { piece.count = HR_PEER_PIECES_MAX + 1; }), DropReason::kMalformed);
   EXPECT_EQ(reason([](Piece& piece) { piece.number = piece.count; }), DropReason::kMalformed);
   EXPECT_EQ(reason([](Piece& piece) { piece.bytes.clear(); }), DropReason::kMalformed);
-  EXPECT_EQ(reason([](Piece& piece) { piece.bytes = Text(kPeerDatagramMax_bytes + 1); }),
-            DropReason::kMalformed);
+  EXPECT_EQ(reason([](Piece& piece) { piece.bytes = Text(kPeerDatagramMax_bytes + 1); }), DropReason::kMalformed);
   EXPECT_EQ(reason([](Piece& piece) { piece.count = HR_PEER_PIECES_MAX; }), DropReason::kNone);
 }
 
 TEST_F(PeerPiecesTest, NoMessageIsLongerThanOneMayBe) {
   const std::string datagram = Pieces(3000)[0];
   const auto piece = [&](uint16_t number) {
-    return Changed(datagram, [number](Piece& made) {
-      made = {.message = 1, .number = number, .count = 64, .bytes = Text(1100)};
-    });
+    return Changed(
+        datagram, [number](Piece& made) { made = {.message = 1, .number = number, .count = 64, .bytes = Text(1100)}; });
   };
   for (uint16_t number = 0; number < 59; ++number) EXPECT_EQ(Take(piece(number)).reason, DropReason::kNone);
   EXPECT_EQ(Take(piece(59)).reason, DropReason::kPiece);
@@ -234,8 +232,7 @@ TEST_F(PeerPiecesTest, APeerHasSoManyBytesAndTheOldestMessageGoes) {
 
 TEST_F(PeerPiecesTest, OnePeersPiecesPushNoneOfAnotherOut) {
   PeerCodec other(Identity(3));
-  const std::vector<std::string> theirs =
-      other.Split(other.Seal(NodeId(1), Term(1), Forward{.command = Text(1400)}));
+  const std::vector<std::string> theirs = other.Split(other.Seal(NodeId(1), Term(1), Forward{.command = Text(1400)}));
   EXPECT_TRUE(Take(theirs[0]).message.empty());
   for (size_t i = 0; i < 2 * PeerPieces::kMessagesMax; ++i) Take(Pieces(1400)[0]);
   EXPECT_FALSE(Take(theirs[1]).message.empty());

@@ -29,11 +29,7 @@ constexpr uint64_t kIncarnation = 0x6162636465666768;
 constexpr size_t kTagOffset = 8;
 
 PeerIdentity Identity(uint64_t node) {
-  return {.cluster_id = kCluster,
-          .keys = kKey,
-          .self = NodeId(node),
-          .incarnation = kIncarnation,
-          .config_epoch = 3};
+  return {.cluster_id = kCluster, .keys = kKey, .self = NodeId(node), .incarnation = kIncarnation, .config_epoch = 3};
 }
 
 // Node 2 speaks to node 1.
@@ -42,10 +38,8 @@ PeerCodec Receiver() { return PeerCodec(Identity(1)); }
 
 raft::AppendRequest Append() {
   const auto entry = [](uint64_t term, uint64_t index, raft::EntryKind kind, std::string payload) {
-    return raft::Entry{.term = Term(term),
-                       .index = LogIndex(index),
-                       .kind = kind,
-                       .payload = raft::Payload(std::move(payload))};
+    return raft::Entry{
+        .term = Term(term), .index = LogIndex(index), .kind = kind, .payload = raft::Payload(std::move(payload))};
   };
   return {.prev_index = LogIndex(10),
           .prev_term = Term(4),
@@ -57,7 +51,8 @@ raft::AppendRequest Append() {
 
 ForwardAnswer Result() {
   ForwardAnswer answer{.tag = 71};
-  answer.result = {.code = kv::ResultCode::kOk, .session = 72, .token = 73, .values = {"", "-12", std::string(300, 'v')}};
+  answer.result = {
+      .code = kv::ResultCode::kOk, .session = 72, .token = 73, .values = {"", "-12", std::string(300, 'v')}};
   return answer;
 }
 
@@ -139,8 +134,8 @@ TEST(PeerCodec, EveryKindSurvivesTheJourney) {
 TEST(PeerCodec, WhatANodeStartedWithIsSaidOrTakesNoRoom) {
   const Started started{.starts = 3, .term = Term(4), .last = LogIndex(5)};
   PeerCodec sender = Sender();
-  for (const PeerBody& body : {PeerBody(Hello{.nonce = 1, .started = started}),
-                               PeerBody(HelloAck{.nonce = 1, .started = started})}) {
+  for (const PeerBody& body :
+       {PeerBody(Hello{.nonce = 1, .started = started}), PeerBody(HelloAck{.nonce = 1, .started = started})}) {
     const std::string datagram = sender.Seal(NodeId(1), Term(42), body);
     ASSERT_EQ(datagram.size(), kPeerHeader_bytes + 40);
     const Opened opened = Receiver().Open(datagram);
@@ -187,8 +182,7 @@ TEST(PeerCodec, AHelloSaysMoreThanItsReceiverMustKnow) {
 
 // Nodes of this program and of those before it with the same version are one cluster as long as both hold.
 TEST(PeerCodec, WhatVersion4SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
-  ASSERT_EQ(HR_PEER_VERSION, 4)
-      << "another version wants a file of its own, and an upgrade that is not rolling";
+  ASSERT_EQ(HR_PEER_VERSION, 4) << "another version wants a file of its own, and an upgrade that is not rolling";
   const std::vector<std::string> golden = OfVersion(4);
   const std::vector<PeerBody> bodies = Bodies();
   ASSERT_EQ(golden.size(), bodies.size() + 1);
@@ -341,8 +335,7 @@ TEST(PeerCodec, EveryDamagedByteIsRefused) {
       for (int flip = 1; flip <= flips; ++flip) {
         const int by = flips == 1 ? static_cast<int>(1 + random() % 255) : flip;
         damaged[i] = static_cast<char>(datagram[i] ^ by);
-        EXPECT_FALSE(receiver.Open(damaged).ok())
-            << "kind " << body.index() + 1 << " byte " << i << " by " << by;
+        EXPECT_FALSE(receiver.Open(damaged).ok()) << "kind " << body.index() + 1 << " byte " << i << " by " << by;
       }
       damaged[i] = datagram[i];
     }
@@ -416,7 +409,8 @@ TEST(PeerCodec, WhileAKeyIsChangedBothOpenAndTheFirstSeals) {
   receiver.SetKeys(next);
   EXPECT_EQ(receiver.Open(sealed()).reason, DropReason::kNone);
   EXPECT_EQ(receiver.Open(former).reason, DropReason::kKey) << "a recording is worth nothing";
-  EXPECT_EQ(receiver.Open(Forged(sealed(), 5, HR_PEER_HELLO_ACK)).reason, DropReason::kTag) << "nor a forgery with the former key";
+  EXPECT_EQ(receiver.Open(Forged(sealed(), 5, HR_PEER_HELLO_ACK)).reason, DropReason::kTag)
+      << "nor a forgery with the former key";
 }
 
 TEST(PeerCodec, AnIncarnationOfZeroIsMalformed) {
@@ -497,8 +491,7 @@ TEST(PeerCodec, WhatDoesNotFitIsNotSealedAndTakesNoNumber) {
 
 TEST(PeerCodec, AnAppendTakesWhatItsConstantsSay) {
   PeerCodec sender = Sender();
-  EXPECT_EQ(sender.Seal(NodeId(1), Term(1), Append()).size(),
-            kAppendFixed_bytes + 3 * kAppendEntryFixed_bytes + 3008);
+  EXPECT_EQ(sender.Seal(NodeId(1), Term(1), Append()).size(), kAppendFixed_bytes + 3 * kAppendEntryFixed_bytes + 3008);
 }
 
 // By it a kernel program knows a batch without looking at its entries.

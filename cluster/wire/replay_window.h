@@ -30,8 +30,7 @@ class ReplayWindow {
 
   uint64_t floor_;
   uint64_t highest_;
-  std::array<uint64_t, kNumbers / 64>
-      seen_{};  // bit number % kNumbers, for numbers in (highest - kNumbers, highest]
+  std::array<uint64_t, kNumbers / 64> seen_{};  // bit number % kNumbers, for numbers in (highest - kNumbers, highest]
 };
 
 }  // namespace hedgerow::wire

@@ -79,8 +79,7 @@ TEST(ReplayWindow, AgreesWithAnUnboundedMemory) {
     uint64_t highest = 0;
     for (int i = 0; i < 20'000; ++i) {
       const bool forward = random() % 2 == 0;
-      const uint64_t number =
-          forward ? highest + 1 + random() % 3 : highest - std::min(highest, random() % reach);
+      const uint64_t number = forward ? highest + 1 + random() % 3 : highest - std::min(highest, random() % reach);
       const Verdict verdict = window.Take(number);
       if (number == 0 || (highest >= ReplayWindow::kNumbers && number <= highest - ReplayWindow::kNumbers)) {
         ASSERT_EQ(verdict, Verdict::kTooOld) << number << " below " << highest;

@@ -22,8 +22,8 @@ SEC("tc") int check_announcement(struct __sk_buff* skb) {
 
   if (bpf_skb_load_bytes(skb, 0, &datagram, sizeof(datagram))) return -1;
   if (datagram.fields.magic != HR_ANNOUNCEMENT_MAGIC) return 0;
-  return datagram.fields.tag == hr_siphash_bounded(&proxy_key, datagram.words, sizeof(datagram),
-                                                   sizeof(datagram), HR_SIPHASH_TAG_WORD);
+  return datagram.fields.tag ==
+         hr_siphash_bounded(&proxy_key, datagram.words, sizeof(datagram), sizeof(datagram), HR_SIPHASH_TAG_WORD);
 }
 
 // The low half of the hash of a packet's first bytes, at most 104 of them, of which there may be fewer.

@@ -121,13 +121,11 @@ HEDGEROW_MUTEX(bool, ReaderTryLock, kAcquire, "5Mutex13ReaderTryLockEv")
 HEDGEROW_WHEN(Await, kBoth, "5Mutex5AwaitERKNS0_9ConditionE")
 HEDGEROW_WHEN(LockWhen, kAcquire, "5Mutex8LockWhenERKNS0_9ConditionE")
 HEDGEROW_WHEN(ReaderLockWhen, kAcquire, "5Mutex14ReaderLockWhenERKNS0_9ConditionE")
-HEDGEROW_WHEN_UNTIL(AwaitWithTimeout, kBoth, "5Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE",
-                    Duration)
+HEDGEROW_WHEN_UNTIL(AwaitWithTimeout, kBoth, "5Mutex16AwaitWithTimeoutERKNS0_9ConditionENS0_8DurationE", Duration)
 HEDGEROW_WHEN_UNTIL(AwaitWithDeadline, kBoth, "5Mutex17AwaitWithDeadlineERKNS0_9ConditionENS0_4TimeE", Time)
-HEDGEROW_WHEN_UNTIL(LockWhenWithTimeout, kAcquire,
-                    "5Mutex19LockWhenWithTimeoutERKNS0_9ConditionENS0_8DurationE", Duration)
-HEDGEROW_WHEN_UNTIL(LockWhenWithDeadline, kAcquire, "5Mutex20LockWhenWithDeadlineERKNS0_9ConditionENS0_4TimeE",
-                    Time)
+HEDGEROW_WHEN_UNTIL(LockWhenWithTimeout, kAcquire, "5Mutex19LockWhenWithTimeoutERKNS0_9ConditionENS0_8DurationE",
+                    Duration)
+HEDGEROW_WHEN_UNTIL(LockWhenWithDeadline, kAcquire, "5Mutex20LockWhenWithDeadlineERKNS0_9ConditionENS0_4TimeE", Time)
 
 void CondVar::Wait(Mutex* mu) {
   HEDGEROW_ORIGINAL("7CondVar4WaitEPNS0_5MutexE");
@@ -157,8 +155,7 @@ void Notification::WaitForNotification() const {
 
 bool Notification::WaitForNotificationWithTimeout(Duration timeout) const {
   HEDGEROW_ORIGINAL("12Notification30WaitForNotificationWithTimeoutENS0_8DurationE", "_ZNK4absl");
-  return Call<bool, const Notification, Duration>(kAcquire, const_cast<Notification*>(this), original, this,
-                                                  timeout);
+  return Call<bool, const Notification, Duration>(kAcquire, const_cast<Notification*>(this), original, this, timeout);
 }
 
 ABSL_NAMESPACE_END

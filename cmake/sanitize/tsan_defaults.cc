@@ -7,9 +7,7 @@
 // by hedgerow_cc.cmake. A process ends without the second that ThreadSanitizer waits for reports: tests look at
 // how long a death takes.
 
-extern "C" const char* __tsan_default_options() {
-  return "halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=0";
-}
+extern "C" const char* __tsan_default_options() { return "halt_on_error=1:second_deadlock_stack=1:atexit_sleep_ms=0"; }
 
 extern "C" const char* __tsan_default_suppressions() {
   return "called_from_lib:libgrpc.so\n"

@@ -155,8 +155,8 @@ void Cast::Cut(uint32_t node) {
 // (guest/stage.sh).
 void Cast::CutOneWay(uint32_t node, bool outward) {
   diary_.Note(absl::StrCat("cut node ", node, outward ? " out" : " in"));
-  Tool({"tc", "filter", "add", "dev", HostOf(node), outward ? "ingress" : "egress", "protocol", "all",
-        "matchall", "action", "drop"});
+  Tool({"tc", "filter", "add", "dev", HostOf(node), outward ? "ingress" : "egress", "protocol", "all", "matchall",
+        "action", "drop"});
 }
 
 void Cast::Heal(uint32_t node) {

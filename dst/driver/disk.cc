@@ -21,8 +21,7 @@ constexpr int kAnswersWithin_ms = 30'000;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<UnsyncedDisk>> UnsyncedDisk::Mount(const std::string& backing,
-                                                                  const std::string& mount,
+absl::StatusOr<std::unique_ptr<UnsyncedDisk>> UnsyncedDisk::Mount(const std::string& backing, const std::string& mount,
                                                                   const std::string& log) {
   int in[2], out[2];
   if (pipe2(in, O_CLOEXEC) != 0 || pipe2(out, O_CLOEXEC) != 0) return absl::ErrnoToStatus(errno, "pipe2");
@@ -62,8 +61,7 @@ absl::StatusOr<std::string> UnsyncedDisk::Line() {
   std::string line;
   for (char next = 0;;) {
     pollfd readable{.fd = from_.get(), .events = POLLIN, .revents = 0};
-    if (poll(&readable, 1, kAnswersWithin_ms) != 1)
-      return absl::DeadlineExceededError("the disk does not answer");
+    if (poll(&readable, 1, kAnswersWithin_ms) != 1) return absl::DeadlineExceededError("the disk does not answer");
     if (read(from_.get(), &next, 1) != 1) return absl::UnavailableError("the disk has ended");
     if (next == '\n') return line;
     line.push_back(next);

@@ -18,8 +18,8 @@ namespace hedgerow::dst {
 class UnsyncedDisk {
  public:
   // Mounted when this returns.
-  static absl::StatusOr<std::unique_ptr<UnsyncedDisk>> Mount(const std::string& backing,
-                                                             const std::string& mount, const std::string& log);
+  static absl::StatusOr<std::unique_ptr<UnsyncedDisk>> Mount(const std::string& backing, const std::string& mount,
+                                                             const std::string& log);
   ~UnsyncedDisk();
   UnsyncedDisk(const UnsyncedDisk&) = delete;
   UnsyncedDisk& operator=(const UnsyncedDisk&) = delete;

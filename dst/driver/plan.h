@@ -15,17 +15,17 @@
 namespace hedgerow::dst {
 
 enum class FaultKind : uint8_t {
-  kKill,       // SIGKILL; started again at its end
-  kStop,       // SIGSTOP and SIGCONT
-  kCut,        // the switch forwards nothing from it and to it
-  kCutOut,     // ... nothing from it
-  kCutIn,      // ... nothing to it
-  kNetworkFault,    // what the switch sends to it is lost, delayed, doubled: netem's own words as argument
-  kDiskFull,   // its disk has no room
-  kPowerCut,   // SIGKILL, its disk forgets what was not synced, its kernel's maps go; started again at its end
-  kProxyKill,  // SIGKILL of the proxy's daemon; started again at its end
-  kClockJump,  // of the wall clock, by so many milliseconds, and back
-  kHog,        // a process that never sleeps
+  kKill,          // SIGKILL; started again at its end
+  kStop,          // SIGSTOP and SIGCONT
+  kCut,           // the switch forwards nothing from it and to it
+  kCutOut,        // ... nothing from it
+  kCutIn,         // ... nothing to it
+  kNetworkFault,  // what the switch sends to it is lost, delayed, doubled: netem's own words as argument
+  kDiskFull,      // its disk has no room
+  kPowerCut,      // SIGKILL, its disk forgets what was not synced, its kernel's maps go; started again at its end
+  kProxyKill,     // SIGKILL of the proxy's daemon; started again at its end
+  kClockJump,     // of the wall clock, by so many milliseconds, and back
+  kHog,           // a process that never sleeps
 };
 
 enum class Target : uint8_t { kLeader, kFollower, kAny, kAll, kNobody };

@@ -30,9 +30,8 @@ TEST(Plan, SaysWhatTheHostWrote) {
 }
 
 TEST(Plan, WhatMeansNothingIsNamed) {
-  for (const char* line :
-       {"seed seven", "fault 1 2 kill leader", "fault 1 2 kiss leader 0", "fault 1 2 kill king 0",
-        "colour green", "disks round", "fault 1 2 network-fault all 0 loss 20%"}) {
+  for (const char* line : {"seed seven", "fault 1 2 kill leader", "fault 1 2 kiss leader 0", "fault 1 2 kill king 0",
+                           "colour green", "disks round", "fault 1 2 network-fault all 0 loss 20%"}) {
     const absl::StatusOr<Plan> plan = ParsePlan(std::string("load_us 1\n") + line + "\n");
     EXPECT_THAT(std::string(plan.status().message()), HasSubstr("line 2")) << line;
   }

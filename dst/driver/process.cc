@@ -28,8 +28,7 @@ bool Enter(const std::string& host) {
 }
 
 bool Redirect(const std::string& file, std::initializer_list<int> targets) {
-  const int fd =
-      open(file.empty() ? "/dev/null" : file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  const int fd = open(file.empty() ? "/dev/null" : file.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   if (fd < 0) return false;
   for (const int target : targets) {
     if (dup2(fd, target) < 0) return false;

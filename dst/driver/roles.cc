@@ -13,8 +13,7 @@
 namespace hedgerow::dst {
 
 std::string PinsOf(uint32_t node, const std::string& data_dir) {
-  return absl::StrCat("/sys/fs/bpf/hedgerow/node-", node, "-",
-                      absl::Hex(net::Fnv1a(data_dir), absl::kZeroPad8));
+  return absl::StrCat("/sys/fs/bpf/hedgerow/node-", node, "-", absl::Hex(net::Fnv1a(data_dir), absl::kZeroPad8));
 }
 
 std::optional<Standing> StandingOf(uint32_t node, const std::string& data_dir) {
@@ -30,8 +29,7 @@ std::optional<Standing> StandingOf(uint32_t node, const std::string& data_dir) {
   static_assert(offsetof(decltype(element), shared) == kBeforeShared_bytes);
   bpf_map_info info{};
   uint32_t info_bytes = sizeof(info);
-  const bool fits =
-      bpf_obj_get_info_by_fd(map.get(), &info, &info_bytes) == 0 && info.value_size == sizeof(element);
+  const bool fits = bpf_obj_get_info_by_fd(map.get(), &info, &info_bytes) == 0 && info.value_size == sizeof(element);
   const uint32_t key = 0;
   if (!fits || bpf_map_lookup_elem(map.get(), &key, &element) != 0) return std::nullopt;
   return Standing{.leads = element.shared.role == HR_NODE_LEADER, .term = element.shared.raft.term};

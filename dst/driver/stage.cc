@@ -93,16 +93,15 @@ absl::Status Stage::Raise() {
 // It opens its sessions through the proxy, again and again for a while: when it is ready, all the others are.
 absl::Status Stage::RaiseLoad() {
   const std::string said = absl::StrCat(out_, "/load.txt");
-  const absl::StatusOr<pid_t> load =
-      Start({.host = kClient,
-             .argv = {"hr-kv-chaos", "--mode=hedgerow", absl::StrCat("--servers=", kVip),
-                      absl::StrCat("--timeout=", plan_.timeout_us, "us"),
-                      absl::StrCat("--clients=", plan_.clients), absl::StrCat("--sessions=", plan_.sessions),
-                      absl::StrCat("--interval=", plan_.interval_us, "us"), absl::StrCat("--seed=", plan_.seed),
-                      absl::StrCat("--seconds=", static_cast<double>(plan_.load_us) / 1e6),
-                      absl::StrCat("--history=", out_, "/history.csv"),
-                      absl::StrCat("--report=", out_, "/report.json")},
-             .output = said});
+  const absl::StatusOr<pid_t> load = Start(
+      {.host = kClient,
+       .argv = {"hr-kv-chaos", "--mode=hedgerow", absl::StrCat("--servers=", kVip),
+                absl::StrCat("--timeout=", plan_.timeout_us, "us"), absl::StrCat("--clients=", plan_.clients),
+                absl::StrCat("--sessions=", plan_.sessions), absl::StrCat("--interval=", plan_.interval_us, "us"),
+                absl::StrCat("--seed=", plan_.seed),
+                absl::StrCat("--seconds=", static_cast<double>(plan_.load_us) / 1e6),
+                absl::StrCat("--history=", out_, "/history.csv"), absl::StrCat("--report=", out_, "/report.json")},
+       .output = said});
   if (!load.ok()) return load.status();
   load_ = *load;
   const uint64_t until_ns = Now_ns() + kReadyWithin_ns;
@@ -213,23 +212,15 @@ void Stage::Begin(size_t place) {
 
 void Stage::BeginAt(const Fault& fault, uint32_t node) {
   switch (fault.kind) {
-    case FaultKind::kKill:
-      return cast_.KillNode(node);
-    case FaultKind::kStop:
-      return cast_.StopNode(node);
-    case FaultKind::kCut:
-      return cast_.Cut(node);
+    case FaultKind::kKill: return cast_.KillNode(node);
+    case FaultKind::kStop: return cast_.StopNode(node);
+    case FaultKind::kCut: return cast_.Cut(node);
     case FaultKind::kCutOut:
-    case FaultKind::kCutIn:
-      return cast_.CutOneWay(node, fault.kind == FaultKind::kCutOut);
-    case FaultKind::kNetworkFault:
-      return cast_.NetworkFault(HostOf(node), fault.argument);
-    case FaultKind::kDiskFull:
-      return cast_.FillDisk(node);
-    case FaultKind::kPowerCut:
-      return cast_.CutPower(node, fault.argument);
-    default:
-      return;
+    case FaultKind::kCutIn: return cast_.CutOneWay(node, fault.kind == FaultKind::kCutOut);
+    case FaultKind::kNetworkFault: return cast_.NetworkFault(HostOf(node), fault.argument);
+    case FaultKind::kDiskFull: return cast_.FillDisk(node);
+    case FaultKind::kPowerCut: return cast_.CutPower(node, fault.argument);
+    default: return;
   }
 }
 
@@ -239,8 +230,7 @@ void Stage::End(size_t place) {
   for (const uint32_t node : chosen_[place]) EndAt(fault, node);
   chosen_.erase(place);
   if (fault.kind == FaultKind::kProxyKill) {
-    if (absl::Status started = cast_.StartProxy(); !started.ok())
-      diary_.Trouble(std::string(started.message()));
+    if (absl::Status started = cast_.StartProxy(); !started.ok()) diary_.Trouble(std::string(started.message()));
   } else if (fault.kind == FaultKind::kClockJump) {
     JumpWallClock(-atoll(fault.argument.c_str()));
   } else if (fault.kind == FaultKind::kHog && hog_ > 0) {
@@ -258,8 +248,7 @@ void Stage::EndAt(const Fault& fault, uint32_t node) {
     cast_.Heal(node);
   }
   // Killed, or ended for want of room; else it lives, and nothing is started.
-  if (absl::Status started = cast_.StartNode(node); !started.ok())
-    diary_.Trouble(std::string(started.message()));
+  if (absl::Status started = cast_.StartNode(node); !started.ok()) diary_.Trouble(std::string(started.message()));
 }
 
 // Without words: calm.
@@ -294,12 +283,12 @@ void Stage::EndLoad() {
 
 // Every key from every node: with all of them whole, that must succeed.
 void Stage::ReadFinalState() {
-  const absl::Status read = RunToEnd(
-      {.host = kClient,
-       .argv = {"hr-kv-chaos", "--mode=final", absl::StrCat("--servers=", kServers),
-                absl::StrCat("--of=", out_, "/history.csv"), absl::StrCat("--history=", out_, "/final.csv")},
-       .output = absl::StrCat(out_, "/final.txt")},
-      kReadWithin_ns);
+  const absl::Status read =
+      RunToEnd({.host = kClient,
+                .argv = {"hr-kv-chaos", "--mode=final", absl::StrCat("--servers=", kServers),
+                         absl::StrCat("--of=", out_, "/history.csv"), absl::StrCat("--history=", out_, "/final.csv")},
+                .output = absl::StrCat(out_, "/final.txt")},
+               kReadWithin_ns);
   if (!read.ok()) diary_.Trouble(absl::StrCat("the final read: ", read.message()));
   diary_.Note("the store is read");
 }

@@ -27,11 +27,12 @@ struct TableRoute {
 // An attribute that is an address; empty where it is absent or none.
 std::optional<IpAddress> AddressAttribute(const netlink::Attributes& attributes, uint16_t type);
 
-// Those of an interface (0: of all) and of a protocol (RTPROT_UNSPEC: of all). Where the kernel filters dumps itself (4.20 and later)
-// only matching ones travel.
+// Those of an interface (0: of all) and of a protocol (RTPROT_UNSPEC: of all). Where the kernel filters dumps itself
+// (4.20 and later) only matching ones travel.
 absl::StatusOr<std::vector<TableRoute>> ListHostRoutes(int family, int ifindex, uint8_t protocol);
 
-// A request about one route of ours; its source is not part of it, and its MTU only of one that is added. `metric` 0: the kernel's own choice.
+// A request about one route of ours; its source is not part of it, and its MTU only of one that is added. `metric` 0:
+// the kernel's own choice.
 netlink::Request HostRouteRequest(uint16_t type, uint16_t flags, const VipRoute& route, uint32_t metric = 0);
 
 }  // namespace hedgerow::net

@@ -43,7 +43,8 @@ std::string IpsecPolicy::ToString() const {
 absl::StatusOr<std::vector<IpsecPolicy>> ListIpsecPolicies() {
   auto socket = netlink::Socket::Open({}, NETLINK_XFRM);
   // A kernel without XFRM.
-  if (absl::IsUnimplemented(socket.status()) || absl::IsInvalidArgument(socket.status())) return std::vector<IpsecPolicy>();
+  if (absl::IsUnimplemented(socket.status()) || absl::IsInvalidArgument(socket.status()))
+    return std::vector<IpsecPolicy>();
   if (!socket.ok()) return socket.status();
   netlink::Request request(XFRM_MSG_GETPOLICY, NLM_F_DUMP, xfrm_userpolicy_id{});
   std::vector<IpsecPolicy> policies;
@@ -65,12 +66,13 @@ absl::StatusOr<std::vector<IpsecPolicy>> ListIpsecPolicies() {
                         .passes = policy.action == XFRM_POLICY_ALLOW && !attributes.Find(XFRMA_TMPL).has_value()});
   });
   if (!status.ok()) return status;
-  std::stable_sort(policies.begin(), policies.end(), [](const auto& a, const auto& b) { return a.priority < b.priority; });
+  std::stable_sort(policies.begin(), policies.end(),
+                   [](const auto& a, const auto& b) { return a.priority < b.priority; });
   return policies;
 }
 
-const IpsecPolicy* FindIpsecPolicy(const std::vector<IpsecPolicy>& policies, const IpAddress& source, const IpAddress& destination,
-                                   uint16_t destination_port, int ifindex) {
+const IpsecPolicy* FindIpsecPolicy(const std::vector<IpsecPolicy>& policies, const IpAddress& source,
+                                   const IpAddress& destination, uint16_t destination_port, int ifindex) {
   const auto found = std::find_if(policies.begin(), policies.end(), [&](const IpsecPolicy& each) {
     return (each.protocol == 0 || each.protocol == IPPROTO_UDP || each.protocol == IPPROTO_TCP) &&
            (each.ifindex == 0 || each.ifindex == ifindex) &&

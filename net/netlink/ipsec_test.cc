@@ -35,7 +35,8 @@ TEST_F(IpsecTest, NoPolicySelectsNothing) {
 TEST_F(IpsecTest, APolicyIsForItsNetworksOnly) {
   InNamespace([&] {
     Policy(std::string("dir out src 10.77.0.0/24 dst 10.77.0.8/29") + kTunnel);
-    Policy(std::string("dir out src fd77::/64 dst fd77::/64") + " tmpl src fd00::1 dst fd00::2 proto esp mode transport");
+    Policy(std::string("dir out src fd77::/64 dst fd77::/64") +
+           " tmpl src fd00::1 dst fd00::2 proto esp mode transport");
     EXPECT_EQ(Found(), "src 10.77.0.0/24 dst 10.77.0.8/29");
     EXPECT_EQ(Found("10.78.0.1"), "");
     EXPECT_EQ(Found("10.77.0.1", "10.77.0.16"), "");

@@ -112,8 +112,7 @@ absl::Status FinishOwnLink(int ifindex, absl::string_view name, const VethOption
   netlink::Request request(RTM_NEWLINK, 0, ChangeHeader(ifindex, 0, 0));
   const std::string tag = OwnerTag(options.instance);
   request.Put(IFLA_IFALIAS, std::span(reinterpret_cast<const uint8_t*>(tag.data()), tag.size()));
-  if (absl::Status status = netlink::Do(request, absl::StrCat("tag interface ", name)); !status.ok())
-    return status;
+  if (absl::Status status = netlink::Do(request, absl::StrCat("tag interface ", name)); !status.ok()) return status;
   if (absl::Status status = DisableIpv6Autoconf(ifindex, name); !status.ok()) return status;
   return SetLinkUp(name);
 }
@@ -142,8 +141,7 @@ absl::StatusOr<LinkInfo> FindLink(absl::string_view name) {
 }
 
 absl::StatusOr<LinkInfo> FindLink(int ifindex) {
-  if (ifindex <= 0)
-    return absl::InvalidArgumentError(absl::StrCat("interface number ", ifindex, "; expected > 0"));
+  if (ifindex <= 0) return absl::InvalidArgumentError(absl::StrCat("interface number ", ifindex, "; expected > 0"));
   netlink::Request request(RTM_GETLINK, 0, ChangeHeader(ifindex, 0, 0));
   return GetLink(request, absl::StrCat("look up interface number ", ifindex));
 }
@@ -151,9 +149,8 @@ absl::StatusOr<LinkInfo> FindLink(int ifindex) {
 absl::StatusOr<std::vector<LinkInfo>> ListLinks() {
   std::vector<LinkInfo> links;
   netlink::Request request(RTM_GETLINK, NLM_F_DUMP, ifinfomsg{});
-  const absl::Status status = netlink::Ask(request, "list interfaces", [&](const netlink::Message& message) {
-    links.push_back(ParseLink(message));
-  });
+  const absl::Status status = netlink::Ask(
+      request, "list interfaces", [&](const netlink::Message& message) { links.push_back(ParseLink(message)); });
   if (!status.ok()) return status;
   return links;
 }
@@ -177,7 +174,9 @@ std::optional<int> NetworkSetting(const std::string& name) {
 }
 
 int ReversePathFilterOf(const std::string& name) {
-  const auto of = [](absl::string_view interface) { return NetworkSetting(absl::StrCat("ipv4/conf/", interface, "/rp_filter")).value_or(0); };
+  const auto of = [](absl::string_view interface) {
+    return NetworkSetting(absl::StrCat("ipv4/conf/", interface, "/rp_filter")).value_or(0);
+  };
   return std::max(of("all"), of(name));
 }
 
@@ -200,7 +199,9 @@ absl::StatusOr<bool> KeepAsMade(const LinkInfo& made) {
   if (now->up() && !now->resolves() && now->mac == made.mac) return false;
   netlink::Request request(RTM_NEWLINK, 0, ChangeHeader(made.ifindex, IFF_UP | IFF_NOARP, IFF_UP | IFF_NOARP));
   if (now->mac != made.mac) request.Put(IFLA_ADDRESS, made.mac);
-  if (absl::Status status = netlink::Do(request, absl::StrCat("make ", now->name, " again what it was made as")); !status.ok()) return status;
+  if (absl::Status status = netlink::Do(request, absl::StrCat("make ", now->name, " again what it was made as"));
+      !status.ok())
+    return status;
   return true;
 }
 
@@ -239,8 +240,7 @@ absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options) {
       if (!made.ok()) return made.status();
       if (absl::Status status = FinishOwnLink(made->ifindex, *name, options); !status.ok()) return status;
     }
-    for (auto [name, link] :
-         {std::pair(&options.peer_name, &pair.peer), std::pair(&options.name, &pair.link)}) {
+    for (auto [name, link] : {std::pair(&options.peer_name, &pair.peer), std::pair(&options.name, &pair.link)}) {
       const auto made = FindLink(*name);
       if (!made.ok()) return made.status();
       *link = *made;
@@ -269,9 +269,7 @@ absl::Status DeleteOwnedLink(absl::string_view name, absl::string_view instance)
 
 std::string OwnerTag(absl::string_view instance) { return absl::StrCat(kOwnerPrefix, instance); }
 
-uint32_t OwnerGroup(absl::string_view instance) {
-  return kOwnerGroupBase | (Fnv1a(instance) & kOwnerGroupMask);
-}
+uint32_t OwnerGroup(absl::string_view instance) { return kOwnerGroupBase | (Fnv1a(instance) & kOwnerGroupMask); }
 
 bool BelongsTo(const LinkInfo& link, absl::string_view instance) {
   if (link.alias.empty()) return link.kind == "veth" && link.group == OwnerGroup(instance);

@@ -35,10 +35,10 @@ struct LinkInfo {
   uint32_t flags = 0;          // IFF_*
   uint16_t hardware_type = 0;  // ARPHRD_*
   uint32_t group = 0;          // IFLA_GROUP; our own links carry OwnerGroup()
-  int peer_ifindex = 0;  // a veth's other end, when it is in this namespace; 0 otherwise
+  int peer_ifindex = 0;        // a veth's other end, when it is in this namespace; 0 otherwise
 
   bool up() const;
-  bool carrier() const;  // up, and packets can leave (IFF_RUNNING)
+  bool carrier() const;   // up, and packets can leave (IFF_RUNNING)
   bool resolves() const;  // it asks for neighbours' addresses (ARP, neighbour discovery)
   bool ethernet() const;  // frames start with an Ethernet header
 };
@@ -52,15 +52,16 @@ absl::Status SetLinkDown(absl::string_view name);
 absl::Status SetLinkMtu(absl::string_view name, uint32_t mtu_bytes);
 // A number of /proc/sys/net, such as "ipv4/ip_forward"; nothing where the kernel has none.
 std::optional<int> NetworkSetting(const std::string& name);
-// The kernel's filter of sources on an interface, as it takes effect: the larger of net.ipv4.conf.all.rp_filter and the interface's own.
-// 0: none, 1: strict, 2: loose.
+// The kernel's filter of sources on an interface, as it takes effect: the larger of net.ipv4.conf.all.rp_filter and the
+// interface's own. 0: none, 1: strict, 2: loose.
 int ReversePathFilterOf(const std::string& name);
-// Lets packets in whose source is routed by another interface (net.ipv4.conf.IF.rp_filter=2, which also stands against a strict
-// `all`), by the interface's own attribute. IPv6 has no such filter.
+// Lets packets in whose source is routed by another interface (net.ipv4.conf.IF.rp_filter=2, which also stands against
+// a strict `all`), by the interface's own attribute. IPv6 has no such filter.
 absl::Status LoosenReversePathFilter(int ifindex);
 
-// Makes one of our own interfaces again what it was made as: up, with its hardware address, and without ARP. `made` is what
-// CreateVethPair() returned of it; the interface may have another name by now. Returns whether anything had been changed.
+// Makes one of our own interfaces again what it was made as: up, with its hardware address, and without ARP. `made` is
+// what CreateVethPair() returned of it; the interface may have another name by now. Returns whether anything had been
+// changed.
 absl::StatusOr<bool> KeepAsMade(const LinkInfo& made);
 
 struct VethOptions {
@@ -77,10 +78,10 @@ struct VethPair {
 
 // Makes the pair, tags it and sets both ends up. Our veths carry packets we address ourselves: no ARP, no neighbour
 // discovery, no link-local address. No sysctl is written for it; the interface's own netlink attributes do.
-// AlreadyExists when one of the names is taken; the message says whether by an instance of ours or by something foreign.
-// On any error nothing is left behind.
-// The pair carries the instance's mark from its first moment (an interface group number), before the readable
-// alias can be set: a daemon killed in between leaves nothing that clean would not recognise.
+// AlreadyExists when one of the names is taken; the message says whether by an instance of ours or by something
+// foreign. On any error nothing is left behind. The pair carries the instance's mark from its first moment (an
+// interface group number), before the readable alias can be set: a daemon killed in between leaves nothing that clean
+// would not recognise.
 absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options);
 
 // Removes an interface (with a veth's other end). FailedPrecondition when it does not belong to `instance`. OK

@@ -18,9 +18,7 @@ namespace {
 
 constexpr char kInstance[] = "default";
 
-VethOptions ProxyPair() {
-  return {.name = "hr0", .peer_name = "hr0p", .instance = kInstance, .mtu_bytes = 1400};
-}
+VethOptions ProxyPair() { return {.name = "hr0", .peer_name = "hr0p", .instance = kInstance, .mtu_bytes = 1400}; }
 
 class LinkTest : public NamespaceTest {};
 
@@ -128,8 +126,7 @@ TEST_F(LinkTest, TakenNamesAreRefusedAndTheOwnerIsNamed) {
 TEST_F(LinkTest, DeletesOnlyWhatTheInstanceOwns) {
   InNamespace([] {
     ASSERT_EQ(Shell("ip link add hr0 type bridge"), 0);
-    EXPECT_THAT(DeleteOwnedLink("hr0", kInstance),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "not ours"));
+    EXPECT_THAT(DeleteOwnedLink("hr0", kInstance), FailsWith(absl::StatusCode::kFailedPrecondition, "not ours"));
     EXPECT_THAT(FindLink("hr0").status(), IsOk());
     ASSERT_EQ(Shell("ip link del hr0"), 0);
 
@@ -165,8 +162,7 @@ TEST_F(LinkTest, MtuAndStateChange) {
     ASSERT_THAT(CreateVethPair(ProxyPair()).status(), IsOk());
     EXPECT_THAT(SetLinkMtu("hr0", 1280), IsOk());
     EXPECT_EQ(FindLink("hr0")->mtu_bytes, 1280u);
-    EXPECT_THAT(SetLinkMtu("hr0", 10),
-                FailsWith(absl::StatusCode::kInvalidArgument, "mtu less than device minimum"));
+    EXPECT_THAT(SetLinkMtu("hr0", 10), FailsWith(absl::StatusCode::kInvalidArgument, "mtu less than device minimum"));
     EXPECT_THAT(SetLinkDown("hr0"), IsOk());
     EXPECT_FALSE(FindLink("hr0")->up());
     EXPECT_THAT(SetLinkUp("hr0"), IsOk());

@@ -36,8 +36,7 @@ class MasqueradeTest : public NamespaceTest {
       auto container = NewNetworkNamespace();
       ASSERT_THAT(container.status(), IsOk());
       container_ = std::move(*container);
-      const std::string handle =
-          "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(container_.get());
+      const std::string handle = "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(container_.get());
       for (const std::string& command : std::vector<std::string>{
                "ip link add eth1 type veth peer name eth1p", "ip link add eth0 type veth peer name eth0p",
                "ip link add dk0 type veth peer name dk1", "ip link set dk1 netns " + handle,
@@ -51,16 +50,16 @@ class MasqueradeTest : public NamespaceTest {
                "add rule inet t p iifname dk0 masquerade'"}) {
         ASSERT_EQ(Shell(command), 0) << command;
       }
-      ASSERT_THAT(InContainer([] {
-                    for (const char* command :
-                         {"ip link set dk1 up", "ip addr add 172.17.0.2/24 dev dk1",
-                          "ip addr add fd17::2/64 dev dk1 nodad", "ip route add default via 172.17.0.1",
-                          "ip -6 route add default via fd17::1"}) {
-                      if (Shell(command) != 0) return absl::InternalError(command);
-                    }
-                    return absl::OkStatus();
-                  }),
-                  IsOk());
+      ASSERT_THAT(
+          InContainer([] {
+            for (const char* command :
+                 {"ip link set dk1 up", "ip addr add 172.17.0.2/24 dev dk1", "ip addr add fd17::2/64 dev dk1 nodad",
+                  "ip route add default via 172.17.0.1", "ip -6 route add default via fd17::1"}) {
+              if (Shell(command) != 0) return absl::InternalError(command);
+            }
+            return absl::OkStatus();
+          }),
+          IsOk());
       const auto pair = CreateVethPair({.name = "hr0", .peer_name = "hr0p", .instance = "masquerade-test"});
       ASSERT_THAT(pair.status(), IsOk());
       hr0_ = pair->link.ifindex;
@@ -136,8 +135,7 @@ TEST_F(MasqueradeTest, SourceIsTheUplinksOnlyWithItsAddressOnTheProxyInterface) 
     ASSERT_TRUE(WaitFor("test $(ip -6 route show table local | grep -c 'local fd') = 3"));
     EXPECT_EQ(SourceSeen("10.99.0.53"), "192.168.50.1") << "the first interface's address, not the route's src";
     EXPECT_EQ(SourceSeen("fd99::53"), "fd99:50::1") << "the longest common prefix, not the route's src";
-    for (const char* address : {"10.77.0.1", "fd77::1"})
-      ASSERT_THAT(AddSourceAddress(hr0_, Ip(address)), IsOk());
+    for (const char* address : {"10.77.0.1", "fd77::1"}) ASSERT_THAT(AddSourceAddress(hr0_, Ip(address)), IsOk());
     ASSERT_TRUE(WaitFor("ip -6 route show table local | grep -q 'fd77::1 dev hr0'"));
     EXPECT_EQ(SourceSeen("10.99.0.53"), "10.77.0.1");
     EXPECT_EQ(SourceSeen("fd99::53"), "fd77::1");

@@ -26,8 +26,7 @@ std::string Explanation(std::span<const uint8_t> payload, uint16_t flags) {
   nlmsgerr error;
   std::memcpy(&error, payload.data(), sizeof(error));
   size_t skip = sizeof(nlmsgerr);
-  if (!(flags & NLM_F_CAPPED) && error.msg.nlmsg_len > sizeof(nlmsghdr))
-    skip += error.msg.nlmsg_len - sizeof(nlmsghdr);
+  if (!(flags & NLM_F_CAPPED) && error.msg.nlmsg_len > sizeof(nlmsghdr)) skip += error.msg.nlmsg_len - sizeof(nlmsghdr);
   skip = NLMSG_ALIGN(skip);
   if (skip >= payload.size()) return "";
   return Attributes(payload.subspan(skip)).String(NLMSGERR_ATTR_MSG);
@@ -54,8 +53,8 @@ void ForEachPart(std::span<const uint8_t> bytes, Length Header::*length, Visit v
   }
 }
 
-// One descriptor of the process, kept from the first socket on. When another thread has taken all others, what was made can still
-// be taken back: a link that stays behind is in the way of every later start. Any thread.
+// One descriptor of the process, kept from the first socket on. When another thread has taken all others, what was made
+// can still be taken back: a link that stays behind is in the way of every later start. Any thread.
 class SpareDescriptor {
  public:
   static void Keep() {
@@ -189,8 +188,7 @@ absl::Status Socket::Ask(Request& request, absl::string_view what, const Visitor
   for (int attempt = 0; attempt < kDumpAttempts; ++attempt) {
     std::vector<std::pair<uint16_t, std::vector<uint8_t>>> collected;
     const Visitor collect = [&](const Message& message) {
-      collected.emplace_back(message.type,
-                             std::vector<uint8_t>(message.payload.begin(), message.payload.end()));
+      collected.emplace_back(message.type, std::vector<uint8_t>(message.payload.begin(), message.payload.end()));
     };
     const absl::Status status = Converse(request, what, &collect);
     if (absl::IsAborted(status) && attempt + 1 < kDumpAttempts) continue;

@@ -48,7 +48,8 @@ std::string ReasonOf(uint8_t type) {
 }
 
 bool IsByUplink(const TableRoute& route) {
-  return route.protocol == kRouteProtocol && (route.metric == kUplinkRouteMetric || route.metric == kLeadingRouteMetric);
+  return route.protocol == kRouteProtocol &&
+         (route.metric == kUplinkRouteMetric || route.metric == kLeadingRouteMetric);
 }
 
 // Refuses a VIP that is an address of this host, or that has another owner's route. True: our equal route is
@@ -57,15 +58,17 @@ absl::StatusOr<bool> CheckVip(const VipRoute& route) {
   const auto lookup = LookUpRoute(route.vip);
   if (!lookup.ok()) return lookup.status();
   if (lookup->reach == Reach::kLocal || lookup->reach == Reach::kLoopback) {
-    return absl::FailedPreconditionError(absl::StrCat(
-        "the VIP ", route.vip.ToString(), " is an address of this host; choose one that no host has"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("the VIP ", route.vip.ToString(), " is an address of this host; choose one that no host has"));
   }
   const auto routes = ListHostRoutes(route.vip.family(), 0, RTPROT_UNSPEC);
   if (!routes.ok()) return routes.status();
   for (const TableRoute& existing : *routes) {
     const bool ours = existing.protocol == kRouteProtocol && existing.ifindex == route.ifindex;
     if (existing.destination != route.vip || IsByUplink(existing)) continue;
-    if (ours && existing.source == route.source && existing.metric == kVipRouteMetric && existing.mtu_bytes == route.mtu_bytes) return true;
+    if (ours && existing.source == route.source && existing.metric == kVipRouteMetric &&
+        existing.mtu_bytes == route.mtu_bytes)
+      return true;
     if (ours) continue;  // Ours with an older source or MTU: replaced by the caller.
     return absl::AlreadyExistsError(
         absl::StrCat("the VIP ", route.vip.ToString(), "/", route.vip.prefix_bits(), " is routed already: dev ",
@@ -182,8 +185,8 @@ absl::StatusOr<RouteLookup> LookUpRoute(const RouteQuery& query, const std::vect
   // lo`; and it knows an IPv6 address at once, where the route to it appears a little later (its duplicate
   // detection is a kernel worker's job, `nodad` or not; seen on 6.18 as a VIP equal to a fresh address that was
   // taken for free).
-  const auto owner = std::find_if(addresses.begin(), addresses.end(),
-                                  [&](const AddressInfo& a) { return a.address == destination; });
+  const auto owner =
+      std::find_if(addresses.begin(), addresses.end(), [&](const AddressInfo& a) { return a.address == destination; });
   if (owner != addresses.end()) {
     lookup.reach = Reach::kLocal;
     lookup.ifindex = owner->ifindex;
@@ -202,14 +205,14 @@ absl::StatusOr<RouteLookup> LookUpRoute(const RouteQuery& query, const std::vect
   if (query.in_ifindex != 0) request.PutU32(RTA_IIF, static_cast<uint32_t>(query.in_ifindex));
   if (query.out_ifindex != 0) request.PutU32(RTA_OIF, static_cast<uint32_t>(query.out_ifindex));
   PutSender(query.sender, request);
-  const absl::Status status =
-      netlink::Ask(request, absl::StrCat("look up the route to ", destination.ToString()),
-                   [&](const netlink::Message& message) { ReadLookup(message, lookup); });
+  const absl::Status status = netlink::Ask(request, absl::StrCat("look up the route to ", destination.ToString()),
+                                           [&](const netlink::Message& message) { ReadLookup(message, lookup); });
   // IPv4 reports the route's verdict as an error: ENETUNREACH, EHOSTUNREACH (Unavailable), EACCES for prohibit,
   // EINVAL for blackhole.
   if (absl::IsUnavailable(status) || absl::IsPermissionDenied(status) || absl::IsInvalidArgument(status)) {
-    lookup.reason = absl::IsUnavailable(status) ? std::string(status.message())
-                                                : ReasonOf(absl::IsPermissionDenied(status) ? RTN_PROHIBIT : RTN_BLACKHOLE);
+    lookup.reason = absl::IsUnavailable(status)
+                        ? std::string(status.message())
+                        : ReasonOf(absl::IsPermissionDenied(status) ? RTN_PROHIBIT : RTN_BLACKHOLE);
     return lookup;
   }
   if (!status.ok()) return status;
@@ -257,10 +260,12 @@ absl::Status AddVipRoute(const VipRoute& route) {
     return status;
   const auto lookup = LookUpRoute(route.vip);
   const auto leading = ListLeadingRoutes();
-  const bool led = lookup.ok() && leading.ok() && std::any_of(leading->begin(), leading->end(), [&](const VipRoute& each) {
-    return each.vip == route.vip && each.ifindex == lookup->ifindex;
-  });
-  if (led || (lookup.ok() && lookup->reach == Reach::kRouted && lookup->ifindex == route.ifindex)) return absl::OkStatus();
+  const bool led =
+      lookup.ok() && leading.ok() && std::any_of(leading->begin(), leading->end(), [&](const VipRoute& each) {
+        return each.vip == route.vip && each.ifindex == lookup->ifindex;
+      });
+  if (led || (lookup.ok() && lookup->reach == Reach::kRouted && lookup->ifindex == route.ifindex))
+    return absl::OkStatus();
   DeleteVipRoute(route).IgnoreError();
   if (!lookup.ok()) return lookup.status();
   return absl::FailedPreconditionError(absl::StrCat(
@@ -288,7 +293,8 @@ absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex) {
     if (!found.ok()) return found.status();
     for (const TableRoute& route : *found) {
       if (!IsByUplink(route))
-        routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source, .mtu_bytes = route.mtu_bytes});
+        routes.push_back(
+            {.vip = route.destination, .ifindex = route.ifindex, .source = route.source, .mtu_bytes = route.mtu_bytes});
     }
   }
   return routes;
@@ -315,10 +321,11 @@ absl::Status AddSourceAddress(int ifindex, const IpAddress& address) {
 
 absl::Status DeleteSourceAddress(int ifindex, const IpAddress& address) {
   netlink::Request request = AddressRequest(RTM_DELADDR, 0, ifindex, address);
-  const absl::Status status = netlink::Do(
-      request, absl::StrCat("remove address ", address.ToString(), " dev ", InterfaceName(ifindex)));
+  const absl::Status status =
+      netlink::Do(request, absl::StrCat("remove address ", address.ToString(), " dev ", InterfaceName(ifindex)));
   // EADDRNOTAVAIL: it is gone.
-  return absl::IsAlreadyExists(status) || absl::IsUnavailable(status) || absl::IsNotFound(status) ? absl::OkStatus() : status;
+  return absl::IsAlreadyExists(status) || absl::IsUnavailable(status) || absl::IsNotFound(status) ? absl::OkStatus()
+                                                                                                  : status;
 }
 
 absl::Status AddVipRule(const VipRule& rule) {

@@ -32,7 +32,7 @@ enum class Reach {
 
 struct RouteLookup {
   Reach reach = Reach::kUnreachable;
-  int ifindex = 0;  // kRouted: the uplink. kLocal: the interface that has the address, if known.
+  int ifindex = 0;                     // kRouted: the uplink. kLocal: the interface that has the address, if known.
   std::optional<IpAddress> gateway{};  // empty: the destination itself is the neighbour
   std::optional<IpAddress> source{};   // the source the kernel would choose
   uint32_t mtu_bytes = 0;              // of the route or the path, where one is known; 0: the interface's holds
@@ -41,7 +41,8 @@ struct RouteLookup {
   bool broadcast = false;              // kUnreachable: because it is a network's broadcast address
 };
 
-// What routing rules tell packets apart by, beside addresses and interfaces. Zeros, and no user: an ordinary socket of this process.
+// What routing rules tell packets apart by, beside addresses and interfaces. Zeros, and no user: an ordinary socket of
+// this process.
 struct Sender {
   uint32_t mark = 0;
   std::optional<uint32_t> user{};
@@ -76,16 +77,17 @@ absl::StatusOr<std::vector<AddressInfo>> ListAddresses(int ifindex = 0);
 absl::StatusOr<RouteLookup> LookUpRoute(const IpAddress& destination);
 absl::StatusOr<RouteLookup> LookUpRoute(const RouteQuery& query, const std::vector<AddressInfo>& addresses);
 
-// The source for packets that take this route: the kernel's choice, unless that is none of `addresses`, or a temporary IPv6
-// address (RFC 8981), which goes after a day, or one that is tentative or deprecated: then the best other one of the interface
-// by RFC 6724 rules 3 and 8. Empty: there is none.
+// The source for packets that take this route: the kernel's choice, unless that is none of `addresses`, or a temporary
+// IPv6 address (RFC 8981), which goes after a day, or one that is tentative or deprecated: then the best other one of
+// the interface by RFC 6724 rules 3 and 8. Empty: there is none.
 std::optional<IpAddress> StableSource(const IpAddress& destination, const RouteLookup& route,
                                       const std::vector<AddressInfo>& addresses);
 
 struct VipRoute {
   IpAddress vip{};
   int ifindex = 0;  // the proxy interface; in uplink_route.h an uplink
-  // `src`: the uplink's address, which clients on this host will use; same family as the VIP. Empty: the route has none.
+  // `src`: the uplink's address, which clients on this host will use; same family as the VIP. Empty: the route has
+  // none.
   std::optional<IpAddress> source{};
   uint32_t mtu_bytes = 0;  // of packets to the VIP; 0: the interface's
 
@@ -119,8 +121,8 @@ absl::Status AddSourceAddress(int ifindex, const IpAddress& address);
 // OK when it is not there.
 absl::Status DeleteSourceAddress(int ifindex, const IpAddress& address);
 
-// A routing rule of ours: `ip rule add pref PRIORITY to VIP lookup main proto 72`. It stands before rules that would send
-// the VIP elsewhere.
+// A routing rule of ours: `ip rule add pref PRIORITY to VIP lookup main proto 72`. It stands before rules that would
+// send the VIP elsewhere.
 struct VipRule {
   IpAddress vip{};
   uint32_t priority = 0;
@@ -130,7 +132,8 @@ struct VipRule {
 absl::Status AddVipRule(const VipRule& rule);
 absl::Status DeleteVipRule(const VipRule& rule);  // OK when there is none
 absl::StatusOr<std::vector<VipRule>> ListVipRules();
-// For messages: where the kernel sends a VIP instead of the proxy interface, and by which routing rules (at most three).
+// For messages: where the kernel sends a VIP instead of the proxy interface, and by which routing rules (at most
+// three).
 std::string DescribeDetour(const IpAddress& vip, const RouteLookup& route);
 
 }  // namespace hedgerow::net

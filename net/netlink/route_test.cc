@@ -62,8 +62,7 @@ TEST(IpAddressTest, ParsesPrintsAndRefuses) {
 
 TEST_F(RouteTest, LookUpTellsRoutedLocalLoopbackAndUnreachableApart) {
   InHost([&] {
-    for (const auto& [backend, source] :
-         {std::pair("10.77.0.11", "10.77.0.1"), std::pair("fd77::11", "fd77::1")}) {
+    for (const auto& [backend, source] : {std::pair("10.77.0.11", "10.77.0.1"), std::pair("fd77::11", "fd77::1")}) {
       const auto routed = LookUpRoute(Ip(backend));
       ASSERT_THAT(routed.status(), IsOk());
       EXPECT_EQ(routed->reach, Reach::kRouted) << backend;
@@ -100,14 +99,13 @@ TEST_F(RouteTest, LookUpSeesGatewaysAndRefusingRoutes) {
     EXPECT_EQ(LookUpRoute(Ip("2001:db8::1"))->gateway, Ip("fd77::fe"));
     EXPECT_EQ(LookUpRoute(Ip("10.5.1.1"))->gateway, Ip("fd77::fe"));
     for (const char* type : {"unreachable", "prohibit", "blackhole"}) {
-      ASSERT_EQ(
-          Shell(std::string("ip route add ") + type + " 10.6.0.0/16; ip -6 route add " + type + " fd06::/64"),
-          0);
+      ASSERT_EQ(Shell(std::string("ip route add ") + type + " 10.6.0.0/16; ip -6 route add " + type + " fd06::/64"), 0);
       for (const char* refused : {"10.6.0.1", "fd06::1"}) {
         const auto lookup = LookUpRoute(Ip(refused));
         ASSERT_THAT(lookup.status(), IsOk()) << type;
         EXPECT_EQ(lookup->reach, Reach::kUnreachable) << type << " " << refused;
-        EXPECT_NE(lookup->reason.find(std::string(type) == "unreachable" ? "No route to host" : type), std::string::npos)
+        EXPECT_NE(lookup->reason.find(std::string(type) == "unreachable" ? "No route to host" : type),
+                  std::string::npos)
             << refused << " " << lookup->reason;
       }
       ASSERT_EQ(Shell("ip route del 10.6.0.0/16; ip -6 route del fd06::/64"), 0);
@@ -171,8 +169,7 @@ TEST_F(RouteTest, VipThatIsTakenIsRefused) {
     }
     ASSERT_EQ(Shell("ip route add 10.99.0.53/32 dev eth0; ip -6 route add fd99::53/128 dev eth0 metric 77"), 0);
     for (const VipRoute& route : {V4(), V6()}) {
-      EXPECT_THAT(AddVipRoute(route),
-                  FailsWith(absl::StatusCode::kAlreadyExists, "routed already: dev eth0 proto 3"));
+      EXPECT_THAT(AddVipRoute(route), FailsWith(absl::StatusCode::kAlreadyExists, "routed already: dev eth0 proto 3"));
       EXPECT_THAT(DeleteVipRoute(route), IsOk());
       EXPECT_EQ(LookUpRoute(route.vip)->ifindex, eth0_) << "the foreign route was touched";
     }
@@ -186,11 +183,10 @@ TEST_F(RouteTest, VipThatIsTakenIsRefused) {
 
 TEST_F(RouteTest, RuleThatOverridesTheVipRouteIsAnErrorAndNothingStays) {
   InHost([&] {
-    ASSERT_EQ(
-        Shell("ip route add default dev eth0 table 100; ip rule add to 10.99.0.0/16 lookup 100 priority 10"),
-        0);
+    ASSERT_EQ(Shell("ip route add default dev eth0 table 100; ip rule add to 10.99.0.0/16 lookup 100 priority 10"), 0);
     EXPECT_THAT(AddVipRoute(V4()),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "sends the VIP to eth0 by the routing rule `10: from all to 10.99.0.0/16 lookup 100`"));
+                FailsWith(absl::StatusCode::kFailedPrecondition,
+                          "sends the VIP to eth0 by the routing rule `10: from all to 10.99.0.0/16 lookup 100`"));
     EXPECT_TRUE(ListVipRoutes()->empty());
   });
 }
@@ -280,7 +276,9 @@ TEST_F(RouteTest, AnUplinkRouteIsForWhatNamesTheUplink) {
       EXPECT_THAT(*ListUplinkRoutes(), testing::Contains(bound));
       EXPECT_THAT(*ListVipRoutes(hr0_), testing::Contains(vip));
       const std::string address = vip.vip.ToString();
-      EXPECT_EQ(Shell(absl::StrCat("ip route get ", address, " oif eth0 | grep -q 'dev eth0 .*src ", vip.source->ToString(), "'")), 0);
+      EXPECT_EQ(Shell(absl::StrCat("ip route get ", address, " oif eth0 | grep -q 'dev eth0 .*src ",
+                                   vip.source->ToString(), "'")),
+                0);
       EXPECT_EQ(Shell(absl::StrCat("ip neigh show dev eth0 nud permanent | grep -q '^", address, " '")), 0);
     }
     const auto listed = ListUplinkRoutes();
@@ -308,7 +306,10 @@ TEST_F(RouteTest, EveryUplinkHasARouteOfItsOwn) {
         EXPECT_THAT(*ListUplinkRoutes(), testing::IsSupersetOf({by_eth0, by_eth1}));
       }
       for (const char* device : {"eth0", "eth1"})
-        EXPECT_EQ(Shell(absl::StrCat("ip route get ", vip.vip.ToString(), " oif ", device, " | grep -q 'dev ", device, " '")), 0) << device;
+        EXPECT_EQ(
+            Shell(absl::StrCat("ip route get ", vip.vip.ToString(), " oif ", device, " | grep -q 'dev ", device, " '")),
+            0)
+            << device;
       EXPECT_THAT(DeleteUplinkRoute(by_eth1), IsOk());
       EXPECT_THAT(*ListUplinkRoutes(), testing::Contains(by_eth0));
     }
@@ -354,17 +355,21 @@ TEST_F(RouteTest, RulesForSomeSendersAreReadAndALookUpFollowsThem) {
         const SenderRule& rule = found->front();
         EXPECT_EQ(rule.family, family) << selector;
         EXPECT_EQ(rule.sender, wanted.sender) << selector;
-        EXPECT_EQ(std::pair(rule.first_port, rule.last_port), std::pair(wanted.first_port, wanted.last_port)) << selector;
+        EXPECT_EQ(std::pair(rule.first_port, rule.last_port), std::pair(wanted.first_port, wanted.last_port))
+            << selector;
         EXPECT_NE(rule.Describe(), "") << selector;
         Sender sender = rule.sender;
         if (rule.first_port != 0) sender.destination_port = rule.first_port;
-        EXPECT_EQ(LookUpRoute({.destination = Ip(backend), .sender = sender}, *addresses)->ifindex, FindLink("eth1")->ifindex) << selector;
+        EXPECT_EQ(LookUpRoute({.destination = Ip(backend), .sender = sender}, *addresses)->ifindex,
+                  FindLink("eth1")->ifindex)
+            << selector;
         EXPECT_EQ(LookUpRoute(Ip(backend))->ifindex, eth0_) << selector;
         EXPECT_EQ(RulesTo(family, 9), absl::StrCat("100: from all ", selector, " lookup 9"));
         ASSERT_EQ(Shell(ip + "rule del pref 100"), 0);
       }
     }
-    ASSERT_EQ(Shell("ip rule add pref 101 not fwmark 5 lookup 9; ip rule add pref 102 iif eth1 uidrange 1-2 lookup 9"), 0);
+    ASSERT_EQ(Shell("ip rule add pref 101 not fwmark 5 lookup 9; ip rule add pref 102 iif eth1 uidrange 1-2 lookup 9"),
+              0);
     EXPECT_TRUE(ListSenderRules()->empty());
     ASSERT_EQ(Shell("ip rule add pref 103 from 10.0.0.0/8 lookup 9; ip rule add pref 104 oif eth0 lookup 9"), 0);
     const auto found = ListSenderRules();
@@ -419,7 +424,8 @@ TEST_F(RouteTest, ASourceAddressEnablesIpv6OnItsOwnInterfaceOnly) {
 std::string Chosen(const std::string& kernels, const std::vector<AddressInfo>& addresses) {
   RouteLookup route{.reach = Reach::kRouted, .ifindex = 2};
   if (!kernels.empty()) route.source = Ip(kernels);
-  const auto source = StableSource(Ip(kernels.find(':') == std::string::npos ? "10.77.0.11" : "fd77::b"), route, addresses);
+  const auto source =
+      StableSource(Ip(kernels.find(':') == std::string::npos ? "10.77.0.11" : "fd77::b"), route, addresses);
   return source ? source->ToString() : "none";
 }
 
@@ -435,7 +441,8 @@ TEST(StableSourceTest, TemporaryTentativeAndDeprecatedAddressesAreNotTaken) {
   EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_TENTATIVE | IFA_F_OPTIMISTIC), stable}), "fd77::abcd");
   EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_DEPRECATED), stable}), "fd77::1");
   EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_DEPRECATED)}), "fd77::abcd") << "better than none";
-  EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_TEMPORARY), other}), "none") << "another interface's is the kernel's to choose";
+  EXPECT_EQ(Chosen("fd77::abcd", {with(IFA_F_TEMPORARY), other}), "none")
+      << "another interface's is the kernel's to choose";
   EXPECT_EQ(Chosen("fd77::3", {stable, other}), "fd77::3");
 }
 

@@ -36,16 +36,21 @@ std::string Selectors(const fib_rule_hdr& header, const netlink::Attributes& rul
     absl::StrAppend(&text, " fwmark ", Hex(*mark), mask == UINT32_MAX ? "" : absl::StrCat("/", Hex(mask)));
   if (const std::string device = rule.String(FRA_IIFNAME); !device.empty()) absl::StrAppend(&text, " iif ", device);
   if (const std::string device = rule.String(FRA_OIFNAME); !device.empty()) absl::StrAppend(&text, " oif ", device);
-  if (const auto users = rule.Value<fib_rule_uid_range>(FRA_UID_RANGE)) absl::StrAppend(&text, " uidrange ", users->start, "-", users->end);
-  if (const auto protocol = rule.Value<uint8_t>(FRA_IP_PROTO)) absl::StrAppend(&text, " ipproto ", ProtocolName(*protocol));
-  if (const auto ports = rule.Value<fib_rule_port_range>(FRA_SPORT_RANGE)) absl::StrAppend(&text, " sport ", Range(ports->start, ports->end));
-  if (const auto ports = rule.Value<fib_rule_port_range>(FRA_DPORT_RANGE)) absl::StrAppend(&text, " dport ", Range(ports->start, ports->end));
+  if (const auto users = rule.Value<fib_rule_uid_range>(FRA_UID_RANGE))
+    absl::StrAppend(&text, " uidrange ", users->start, "-", users->end);
+  if (const auto protocol = rule.Value<uint8_t>(FRA_IP_PROTO))
+    absl::StrAppend(&text, " ipproto ", ProtocolName(*protocol));
+  if (const auto ports = rule.Value<fib_rule_port_range>(FRA_SPORT_RANGE))
+    absl::StrAppend(&text, " sport ", Range(ports->start, ports->end));
+  if (const auto ports = rule.Value<fib_rule_port_range>(FRA_DPORT_RANGE))
+    absl::StrAppend(&text, " dport ", Range(ports->start, ports->end));
   return text;
 }
 
 std::optional<SenderRule> SenderOf(const fib_rule_hdr& header, const netlink::Attributes& rule) {
   SenderRule found{.family = header.family, .device = rule.String(FRA_OIFNAME)};
-  if (const auto source = AddressAttribute(rule, FRA_SRC)) found.from = Network{.address = *source, .bits = header.src_len};
+  if (const auto source = AddressAttribute(rule, FRA_SRC))
+    found.from = Network{.address = *source, .bits = header.src_len};
   const std::string in = rule.String(FRA_IIFNAME);
   if ((header.flags & FIB_RULE_INVERT) != 0 || (!in.empty() && in != "lo")) return std::nullopt;
   found.sender.mark = rule.Value<uint32_t>(FRA_FWMARK).value_or(0);
@@ -73,7 +78,8 @@ std::string SenderRule::Describe() const {
   return absl::StrJoin(parts, ", ");
 }
 
-absl::Status ForEachRule(int family, const std::function<void(const fib_rule_hdr&, const netlink::Attributes&)>& visit) {
+absl::Status ForEachRule(int family,
+                         const std::function<void(const fib_rule_hdr&, const netlink::Attributes&)>& visit) {
   fib_rule_hdr header{};
   header.family = static_cast<uint8_t>(family);
   netlink::Request request(RTM_GETRULE, NLM_F_DUMP, header);
@@ -99,7 +105,8 @@ std::string RulesTo(int family, uint32_t table) {
   ForEachRule(family, [&](const fib_rule_hdr& header, const netlink::Attributes& rule) {
     const uint32_t leads_to = rule.Value<uint32_t>(FRA_TABLE).value_or(header.table);
     if (header.action != FR_ACT_TO_TBL || leads_to != table || found.size() == kShown) return;
-    found.push_back(absl::StrCat(rule.Value<uint32_t>(FRA_PRIORITY).value_or(0), ": ", Selectors(header, rule), " lookup ", table));
+    found.push_back(
+        absl::StrCat(rule.Value<uint32_t>(FRA_PRIORITY).value_or(0), ": ", Selectors(header, rule), " lookup ", table));
   }).IgnoreError();
   return absl::StrJoin(found, "`, `");
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The host's routing rules, as they are read: their text for messages, and the senders that they tell apart. Used by route.cc and by
-// the check that packets to VIPs reach the proxy (proxy/start/topology.cc).
+// The host's routing rules, as they are read: their text for messages, and the senders that they tell apart. Used by
+// route.cc and by the check that packets to VIPs reach the proxy (proxy/start/topology.cc).
 #pragma once
 
 #include <linux/fib_rules.h>
@@ -21,7 +21,8 @@
 
 namespace hedgerow::net {
 
-// A rule for some senders only: by mark, user, protocol, ports or type of service, by their network, or by the interface that they are bound to.
+// A rule for some senders only: by mark, user, protocol, ports or type of service, by their network, or by the
+// interface that they are bound to.
 struct SenderRule {
   int family = 0;
   std::optional<Network> from{};                // of those senders; empty: any

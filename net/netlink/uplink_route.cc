@@ -23,7 +23,8 @@ absl::StatusOr<std::vector<VipRoute>> ListOfMetric(uint32_t metric) {
     if (!found.ok()) return found.status();
     for (const TableRoute& route : *found) {
       if (route.metric == metric)
-        routes.push_back({.vip = route.destination, .ifindex = route.ifindex, .source = route.source, .mtu_bytes = route.mtu_bytes});
+        routes.push_back(
+            {.vip = route.destination, .ifindex = route.ifindex, .source = route.source, .mtu_bytes = route.mtu_bytes});
     }
   }
   return routes;
@@ -41,7 +42,8 @@ netlink::Request NeighbourRequest(uint16_t type, uint16_t flags, const VipRoute&
 
 std::string Text(const VipRoute& route) {
   const auto link = FindLink(route.ifindex);
-  return absl::StrCat(route.vip.ToString(), " by ", link.ok() ? link->name : absl::StrCat("interface number ", route.ifindex));
+  return absl::StrCat(route.vip.ToString(), " by ",
+                      link.ok() ? link->name : absl::StrCat("interface number ", route.ifindex));
 }
 
 }  // namespace
@@ -52,7 +54,8 @@ absl::Status AddUplinkRoute(const VipRoute& route, const MacAddress& mac) {
   neighbour.PutU8(NDA_PROTOCOL, kRouteProtocol);
   absl::Status status = netlink::Do(neighbour, absl::StrCat("add the neighbour entry of ", Text(route)));
   if (!status.ok()) return status;
-  // Not NLM_F_REPLACE: that takes the first route to the VIP of this metric, whatever its device, and so another uplink's.
+  // Not NLM_F_REPLACE: that takes the first route to the VIP of this metric, whatever its device, and so another
+  // uplink's.
   netlink::Request former = RouteRequest(RTM_DELROUTE, 0, route);
   netlink::Do(former, "remove the former route").IgnoreError();
   netlink::Request request = RouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, route);

@@ -10,9 +10,9 @@
 namespace hedgerow::net {
 namespace {
 
-constexpr std::array<uint32_t, 9> kGroups = {RTNLGRP_LINK,       RTNLGRP_TC,          RTNLGRP_IPV4_IFADDR,
-                                             RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE,  RTNLGRP_IPV6_ROUTE,
-                                             RTNLGRP_IPV4_RULE,   RTNLGRP_IPV6_RULE,   RTNLGRP_NEXTHOP};
+constexpr std::array<uint32_t, 9> kGroups = {RTNLGRP_LINK,        RTNLGRP_TC,         RTNLGRP_IPV4_IFADDR,
+                                             RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE,
+                                             RTNLGRP_IPV4_RULE,   RTNLGRP_IPV6_RULE,  RTNLGRP_NEXTHOP};
 
 // Are the first `bits` of both equal? `prefix` may be shorter than `address` where its last bytes are zero.
 bool StartsWith(std::span<const uint8_t> address, std::span<const uint8_t> prefix, size_t bits) {
@@ -49,23 +49,16 @@ void Watcher::Judge(const netlink::Message& message, NetworkEvents& out) const {
       out.network |= message.Header<ifinfomsg>().ifi_family == AF_UNSPEC;
       return;
     case RTM_NEWROUTE:
-    case RTM_DELROUTE:
-      out.network = out.network || Covers(message);
-      return;
+    case RTM_DELROUTE: out.network = out.network || Covers(message); return;
     case RTM_DELQDISC:
-    case RTM_DELTFILTER:
-      out.qdiscs |= interest_.ifindexes.contains(message.Header<tcmsg>().tcm_ifindex);
-      return;
+    case RTM_DELTFILTER: out.qdiscs |= interest_.ifindexes.contains(message.Header<tcmsg>().tcm_ifindex); return;
     case RTM_NEWADDR:
     case RTM_DELADDR:
     case RTM_NEWRULE:
     case RTM_DELRULE:
     case RTM_NEWNEXTHOP:
-    case RTM_DELNEXTHOP:
-      out.network = true;
-      return;
-    default:
-      return;
+    case RTM_DELNEXTHOP: out.network = true; return;
+    default: return;
   }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Tells that something about interfaces, addresses, routes, routing rules or queueing disciplines may have changed. It does
-// not tell what: IPv4 drops the routes that needed an address or an interface without a word, so its caller compares
-// everything anyway. Owned by the daemon's NetworkFollower.
+// Tells that something about interfaces, addresses, routes, routing rules or queueing disciplines may have changed. It
+// does not tell what: IPv4 drops the routes that needed an address or an interface without a word, so its caller
+// compares everything anyway. Owned by the daemon's NetworkFollower.
 //
 // A Watcher belongs to one thread, and to the network namespace it was started in.
 #pragma once

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The watcher tells of each kind of change that can move a backend or a VIP, and not of other traffic on the same groups.
+// The watcher tells of each kind of change that can move a backend or a VIP, and not of other traffic on the same
+// groups.
 #include "net/netlink/watch.h"
 
 #include <poll.h>
@@ -23,7 +24,8 @@ class WatchTest : public NamespaceTest {
   void InHost(const std::function<void()>& body) {
     InNamespace([&] {
       for (const char* command :
-           {"echo 1 > /proc/sys/net/ipv6/conf/default/addr_gen_mode",  // no link-local address: its detection ends seconds later
+           {"echo 1 > /proc/sys/net/ipv6/conf/default/addr_gen_mode",  // no link-local address: its detection ends
+                                                                       // seconds later
             "ip link add eth0 type veth peer name eth0p", "ip link set eth0 up", "ip link set eth0p up",
             "ip addr add 10.77.0.1/24 dev eth0", "ip addr add fd77::1/64 dev eth0 nodad"}) {
         ASSERT_EQ(Shell(command), 0) << command;
@@ -33,7 +35,8 @@ class WatchTest : public NamespaceTest {
       auto watcher = Watcher::Start();
       ASSERT_THAT(watcher.status(), IsOk());
       watcher_ = std::move(*watcher);
-      watcher_->SetInterest({.destinations = {Ip("10.77.0.11"), Ip("fd77::b"), Ip("10.99.0.53")}, .ifindexes = {eth0_}});
+      watcher_->SetInterest(
+          {.destinations = {Ip("10.77.0.11"), Ip("fd77::b"), Ip("10.99.0.53")}, .ifindexes = {eth0_}});
       Settle();
       body();
       watcher_.reset();
@@ -59,10 +62,11 @@ TEST_F(WatchTest, EveryChangeThatCanMoveABackendIsTold) {
   InHost([&] {
     for (const char* command :
          {"ip addr add 10.77.0.2/24 dev eth0", "ip addr del 10.77.0.2/24 dev eth0", "ip link set eth0 mtu 1400",
-          "ip link add eth1 type veth peer name eth1p", "ip link set eth1 up; ip link set eth1p up", "ip route add 10.77.0.11/32 dev eth1",
-          "ip route add 10.77.0.8/29 dev eth1", "ip route add default dev eth1", "ip route add 10.0.0.0/8 dev eth1 table 52",
-          "ip rule add pref 5270 lookup 52", "ip -6 route add fd77::/65 dev eth1", "ip -6 rule add pref 5270 lookup 52",
-          "ip route del 10.77.0.11/32", "ip link set eth1 down", "ip link del eth1"}) {
+          "ip link add eth1 type veth peer name eth1p", "ip link set eth1 up; ip link set eth1p up",
+          "ip route add 10.77.0.11/32 dev eth1", "ip route add 10.77.0.8/29 dev eth1", "ip route add default dev eth1",
+          "ip route add 10.0.0.0/8 dev eth1 table 52", "ip rule add pref 5270 lookup 52",
+          "ip -6 route add fd77::/65 dev eth1", "ip -6 rule add pref 5270 lookup 52", "ip route del 10.77.0.11/32",
+          "ip link set eth1 down", "ip link del eth1"}) {
       EXPECT_TRUE(After(command).network) << command;
       Settle();
     }
@@ -107,9 +111,10 @@ TEST_F(WatchTest, OneDrainIsBounded) {
   InHost([&] {
     const int large = 64 << 20;
     ASSERT_EQ(setsockopt(watcher_->fd(), SOL_SOCKET, SO_RCVBUFFORCE, &large, sizeof(large)), 0);
-    ASSERT_EQ(Shell("for i in $(seq 0 19); do for j in $(seq 0 255); do echo route add 10.98.$i.$j/32 dev eth0; done; done | "
-                    "ip -batch -"),
-              0);
+    ASSERT_EQ(
+        Shell("for i in $(seq 0 19); do for j in $(seq 0 255); do echo route add 10.98.$i.$j/32 dev eth0; done; done | "
+              "ip -batch -"),
+        0);
     const auto first = watcher_->Drain();
     ASSERT_THAT(first.status(), IsOk());
     EXPECT_GE(first->messages, Watcher::kDrainMessages);

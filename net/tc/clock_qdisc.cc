@@ -16,8 +16,8 @@ constexpr uint32_t kLimit_packets = 64;  // one circulates; spent nacks pass unh
 
 absl::Status CheckPeriod(uint64_t period_ns) {
   if (period_ns >= kClockPeriodMin_ns && period_ns <= kClockPeriodMax_ns) return absl::OkStatus();
-  return absl::InvalidArgumentError(absl::StrCat("a clock period of ", period_ns, " ns; expected ",
-                                                 kClockPeriodMin_ns, " to ", kClockPeriodMax_ns));
+  return absl::InvalidArgumentError(
+      absl::StrCat("a clock period of ", period_ns, " ns; expected ", kClockPeriodMin_ns, " to ", kClockPeriodMax_ns));
 }
 
 absl::Status InstallPeriods(netlink::Socket& socket, int ifindex, const ClockQdiscOptions& options) {
@@ -30,9 +30,7 @@ absl::Status InstallPeriods(netlink::Socket& socket, int ifindex, const ClockQdi
 
 }  // namespace
 
-absl::string_view ToString(ClockKind kind) {
-  return kind == ClockKind::kFq ? "fq" : "htb";
-}
+absl::string_view ToString(ClockKind kind) { return kind == ClockKind::kFq ? "fq" : "htb"; }
 
 absl::Status InstallClockQdisc(int ifindex, const ClockQdiscOptions& options) {
   if (options.period_ns.empty() || options.period_ns.size() > kClockPeriodsMax) {

@@ -40,8 +40,8 @@ inline constexpr uint64_t kClockPeriodMax_ns = 1'000'000'000;
 inline constexpr size_t kClockPeriodsMax = 6;
 
 // Makes the qdisc and its classes. A class of htb lets its first packet pass at once and each further one a
-// period after the one before. AlreadyExists when the interface has a root qdisc with our handle, NotFound when the kernel lacks the kind. On any error no qdisc is
-// left.
+// period after the one before. AlreadyExists when the interface has a root qdisc with our handle, NotFound when the
+// kernel lacks the kind. On any error no qdisc is left.
 absl::Status InstallClockQdisc(int ifindex, const ClockQdiscOptions& options);
 // Is there a clock's root qdisc of this kind?
 absl::StatusOr<bool> HasClockQdisc(int ifindex, ClockKind kind);

@@ -30,8 +30,7 @@ constexpr uint32_t kTimes = 4096;  // laps whose times are kept; a power of two
 // At c1's ingress: count the lap, note its time, set the priority the test asks for, redirect into c0's egress.
 class LapProgram {
  public:
-  explicit LapProgram(int target_ifindex)
-      : control_(MakeArray("control", 2)), times_(MakeArray("times", kTimes)) {
+  explicit LapProgram(int target_ifindex) : control_(MakeArray("control", 2)), times_(MakeArray("times", kTimes)) {
     std::vector<bpf_insn> code = {MovReg(BPF_REG_6, BPF_REG_1), Call(BPF_FUNC_ktime_get_ns),
                                   MovReg(BPF_REG_9, BPF_REG_0), MovImm(BPF_REG_2, 0)};
     LookUp(code, control_.get(), BPF_REG_2);  // [0]: laps so far
@@ -96,8 +95,7 @@ class ClockQdiscTest : public NamespaceTest {
       ASSERT_THAT(InstallClockQdisc(c0_, options), IsOk());
       const LapProgram program(c0_);
       auto attachment = Attachment::Attach(
-          {.ifindex = pair->peer.ifindex, .instance = "clock-test", .role = "lap", .pin_dir = ""},
-          program.fd());
+          {.ifindex = pair->peer.ifindex, .instance = "clock-test", .role = "lap", .pin_dir = ""}, program.fd());
       ASSERT_THAT(attachment.status(), IsOk());
       body(program);
       program.SetPriority(0);
@@ -211,8 +209,7 @@ TEST_F(ClockQdiscTest, BadPeriodsAreRefusedAndLeaveNoQdisc) {
 
 // The kinds that only some kernels have: what cannot be installed must say so and leave nothing.
 class ClockKindTest : public ClockQdiscTest, public testing::WithParamInterface<ClockKind> {};
-INSTANTIATE_TEST_SUITE_P(Kinds, ClockKindTest,
-                         testing::Values(ClockKind::kHtb, ClockKind::kFq),
+INSTANTIATE_TEST_SUITE_P(Kinds, ClockKindTest, testing::Values(ClockKind::kHtb, ClockKind::kFq),
                          [](const auto& info) { return std::string(ToString(info.param)); });
 
 TEST_P(ClockKindTest, IsInstalledAndRemovedWholeOrTheKernelLacksIt) {

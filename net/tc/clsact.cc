@@ -92,8 +92,7 @@ absl::Status AddClsactFilter(const ClsactFilter& filter, int program_fd) {
     for (const ClsactFilter& present : *filters) {
       if (present.priority != filter.priority || present.handle != filter.handle) continue;
       return absl::AlreadyExistsError(absl::StrCat(Where(filter), " is taken by '", present.name, "' (program ",
-                                                   present.program_id, " ", ProgramName(present.program_id),
-                                                   ")"));
+                                                   present.program_id, " ", ProgramName(present.program_id), ")"));
     }
   }
   return status;
@@ -106,8 +105,7 @@ absl::Status ReplaceClsactFilter(const ClsactFilter& filter, int program_fd) {
 absl::Status DeleteClsactFilter(const ClsactFilter& filter) {
   netlink::Request request(RTM_DELTFILTER, 0, FilterHeader(filter));
   request.PutString(TCA_KIND, "bpf");
-  const absl::Status status =
-      netlink::Do(request, absl::StrCat("detach ", filter.name, " from ", Where(filter)));
+  const absl::Status status = netlink::Do(request, absl::StrCat("detach ", filter.name, " from ", Where(filter)));
   if (status.ok() || absl::IsNotFound(status)) return absl::OkStatus();
   // No clsact at all is reported as an invalid parent.
   const auto qdisc = FindIngressQdisc(filter.ifindex);

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The programs of one TC hook in the order in which the kernel runs them: TCX programs, then the filters of clsact or ingress. One
-// that returns a verdict (TC_ACT_OK, a redirect, ...) ends the packet for those behind it; only TC_ACT_UNSPEC lets them see it. Which
-// one a program returns cannot be seen from outside. Called by the daemon's self-test and by doctor, to name what stands in front.
+// The programs of one TC hook in the order in which the kernel runs them: TCX programs, then the filters of clsact or
+// ingress. One that returns a verdict (TC_ACT_OK, a redirect, ...) ends the packet for those behind it; only
+// TC_ACT_UNSPEC lets them see it. Which one a program returns cannot be seen from outside. Called by the daemon's
+// self-test and by doctor, to name what stands in front.
 #pragma once
 
 #include <cstdint>

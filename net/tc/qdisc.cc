@@ -60,8 +60,7 @@ absl::Status AddHtbClass(netlink::Socket& socket, int ifindex, uint32_t minor, u
   const size_t options = request.Begin(TCA_OPTIONS);
   request.PutValue(TCA_HTB_PARMS, parameters);
   request.End(options);
-  return socket.Do(request,
-                   absl::StrCat("make the htb class 1:", absl::Hex(minor), " of interface number ", ifindex));
+  return socket.Do(request, absl::StrCat("make the htb class 1:", absl::Hex(minor), " of interface number ", ifindex));
 }
 
 absl::Status AddFqRoot(netlink::Socket& socket, int ifindex, uint32_t limit_packets) {
@@ -93,8 +92,7 @@ absl::Status RemoveRootQdisc(int ifindex) {
   if (!kind.ok()) return kind.status();
   if (kind->empty()) return absl::OkStatus();
   netlink::Request request(RTM_DELQDISC, 0, netlink::TcHeader(ifindex, TC_H_ROOT, kQdiscHandle));
-  const absl::Status status =
-      netlink::Do(request, absl::StrCat("remove the root qdisc of interface number ", ifindex));
+  const absl::Status status = netlink::Do(request, absl::StrCat("remove the root qdisc of interface number ", ifindex));
   return absl::IsNotFound(status) ? absl::OkStatus() : status;
 }
 

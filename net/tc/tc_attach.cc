@@ -108,8 +108,7 @@ absl::StatusOr<Attachment> Attachment::Attach(const AttachSpec& spec, int progra
 
 absl::StatusOr<Attachment> Attachment::AttachTcx(const AttachSpec& spec, int program_fd) {
   if (!spec.pin_dir.empty() && access(PinPath(spec).c_str(), F_OK) == 0) {
-    return absl::AlreadyExistsError(absl::StrCat(PinPath(spec), " exists: another daemon of instance '",
-                                                 spec.instance,
+    return absl::AlreadyExistsError(absl::StrCat(PinPath(spec), " exists: another daemon of instance '", spec.instance,
                                                  "' runs, or one has crashed (`hedgerow clean`)"));
   }
   auto link = TcxLink::Attach(program_fd, spec.ifindex, spec.direction, spec.order);
@@ -150,8 +149,7 @@ absl::StatusOr<Attachment> Attachment::Adopt(const AttachSpec& spec) {
       const auto info = link->Info();
       if (!info.ok()) return info.status();
       if (info->ifindex != spec.ifindex) {
-        return absl::NotFoundError(
-            absl::StrCat(PinPath(spec), " is attached to nothing: its interface is gone"));
+        return absl::NotFoundError(absl::StrCat(PinPath(spec), " is attached to nothing: its interface is gone"));
       }
       attachment.link_ = std::move(*link);
       attachment.live_ = true;
@@ -171,9 +169,8 @@ absl::StatusOr<Attachment> Attachment::Adopt(const AttachSpec& spec) {
       return attachment;
     }
   }
-  return absl::NotFoundError(absl::StrCat("no ", spec.role, " of instance '", spec.instance,
-                                          "' is attached to ", net::ToString(spec.direction),
-                                          " of interface number ", spec.ifindex));
+  return absl::NotFoundError(absl::StrCat("no ", spec.role, " of instance '", spec.instance, "' is attached to ",
+                                          net::ToString(spec.direction), " of interface number ", spec.ifindex));
 }
 
 Attachment::Attachment(Attachment&& other) noexcept

@@ -47,8 +47,8 @@ class Attachment {
 
   // Puts another program in this one's place without a gap.
   absl::Status Replace(int program_fd);
-  // Puts it before all programs that are on the hook now. For an instant it is not on the hook. FailedPrecondition: a filter, whose
-  // place is its priority.
+  // Puts it before all programs that are on the hook now. For an instant it is not on the hook. FailedPrecondition: a
+  // filter, whose place is its priority.
   absl::Status MoveFirst(int program_fd);
   // The kernel's number of the program that is attached; 0: none is.
   absl::StatusOr<uint32_t> ProgramId() const;

@@ -74,8 +74,7 @@ class AttachTest : public NamespaceTest, public ::testing::WithParamInterface<Me
     frame[12] = 0x88;  // The EtherType for local experiments.
     frame[13] = 0xb5;
     for (int i = 0; i < count; ++i) {
-      ASSERT_EQ(sendto(fd.get(), frame.data(), frame.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)),
-                60);
+      ASSERT_EQ(sendto(fd.get(), frame.data(), frame.size(), 0, reinterpret_cast<sockaddr*>(&to), sizeof(to)), 60);
     }
     // Ingress runs in a soft interrupt, soon but not at once, and right after it has shown the frame to packet sockets.
     for (int shown = 0; shown < count;) {
@@ -157,8 +156,7 @@ TEST_P(AttachTest, ReleasedProgramLivesOnAndIsAdopted) {
     }
     SendFrames(Direction::kIngress, 4);
     EXPECT_EQ(program.count(), 4u);
-    EXPECT_THAT(Attachment::Attach(Spec(), program.fd()).status(),
-                FailsWith(absl::StatusCode::kAlreadyExists, ""));
+    EXPECT_THAT(Attachment::Attach(Spec(), program.fd()).status(), FailsWith(absl::StatusCode::kAlreadyExists, ""));
     auto adopted = Attachment::Adopt(Spec());
     ASSERT_THAT(adopted.status(), IsOk());
     const CountingProgram successor("successor");
@@ -181,9 +179,8 @@ TEST_P(AttachTest, SecondAttachOfTheSameRoleNamesTheConflict) {
     auto attachment = Attachment::Attach(Spec(), first.fd());
     ASSERT_THAT(attachment.status(), IsOk());
     const absl::Status conflict = Attachment::Attach(Spec(), second.fd()).status();
-    EXPECT_THAT(conflict,
-                FailsWith(absl::StatusCode::kAlreadyExists,
-                          GetParam() == Mechanism::kTcx ? "attach-test" : "hedgerow:attach-test:reply"));
+    EXPECT_THAT(conflict, FailsWith(absl::StatusCode::kAlreadyExists,
+                                    GetParam() == Mechanism::kTcx ? "attach-test" : "hedgerow:attach-test:reply"));
     SendFrames(Direction::kIngress, 2);
     EXPECT_EQ(first.count(), 2u) << "the loser must not take the winner down";
     // Another instance is no conflict.
@@ -327,8 +324,7 @@ TEST(TcAttachTest, UnpinnedTcxLinkCannotBeReleased) {
     if (!*TcxSupported()) return absl::OkStatus();
     const CountingProgram program("counts");
     auto attachment = Attachment::Attach(
-        {.ifindex = 1, .mechanism = Mechanism::kTcx, .instance = kInstance, .role = "r", .pin_dir = ""},
-        program.fd());
+        {.ifindex = 1, .mechanism = Mechanism::kTcx, .instance = kInstance, .role = "r", .pin_dir = ""}, program.fd());
     EXPECT_THAT(attachment.status(), IsOk());
     EXPECT_THAT(attachment->Release(), FailsWith(absl::StatusCode::kFailedPrecondition, "unpinned"));
     return attachment->Detach();

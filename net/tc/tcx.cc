@@ -100,9 +100,7 @@ absl::StatusOr<std::vector<TcxProgram>> QueryTcx(int ifindex, Direction directio
 
 }  // namespace
 
-absl::string_view ToString(Direction direction) {
-  return direction == Direction::kIngress ? "ingress" : "egress";
-}
+absl::string_view ToString(Direction direction) { return direction == Direction::kIngress ? "ingress" : "egress"; }
 
 absl::StatusOr<bool> TcxSupported() {
   Query query{};
@@ -169,16 +167,15 @@ absl::StatusOr<TcxLinkInfo> TcxLink::Info() const {
     return absl::ErrnoToStatus(errno, "describe a BPF link");
   }
   // 6.18 writes it with a hyphen, older kernels with an underscore.
-  const bool is_link = absl::StartsWith(target.data(), "anon_inode:bpf-link") ||
-                       absl::StartsWith(target.data(), "anon_inode:bpf_link");
+  const bool is_link =
+      absl::StartsWith(target.data(), "anon_inode:bpf-link") || absl::StartsWith(target.data(), "anon_inode:bpf_link");
   if (!is_link || info.type != kLinkTypeTcx) {
     return absl::FailedPreconditionError(absl::StrCat("it is ", target.data(), " of type ", info.type));
   }
-  return TcxLinkInfo{
-      .link_id = info.id,
-      .program_id = info.program_id,
-      .ifindex = static_cast<int>(info.ifindex),
-      .direction = info.attach_type == kAttachTcxEgress ? Direction::kEgress : Direction::kIngress};
+  return TcxLinkInfo{.link_id = info.id,
+                     .program_id = info.program_id,
+                     .ifindex = static_cast<int>(info.ifindex),
+                     .direction = info.attach_type == kAttachTcxEgress ? Direction::kEgress : Direction::kIngress};
 }
 
 absl::StatusOr<std::vector<uint32_t>> ListTcxNumbers(int ifindex, Direction direction) {

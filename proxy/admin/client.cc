@@ -7,8 +7,10 @@ namespace hedgerow {
 
 absl::StatusOr<AdminClient> AdminClient::Connect(const std::string& socket_path) {
   const auto channel = operate::OpenAdminChannel(
-      socket_path, {.program = "hedgerowd", .who_may = "the daemon's own user and root may, and the group of a monitoring socket",
-                    .hint = "Start it with `systemctl start hedgerowd` or `hedgerow up`, or name another socket with --socket"});
+      socket_path,
+      {.program = "hedgerowd",
+       .who_may = "the daemon's own user and root may, and the group of a monitoring socket",
+       .hint = "Start it with `systemctl start hedgerowd` or `hedgerow up`, or name another socket with --socket"});
   if (!channel.ok()) return channel.status();
   return AdminClient(v1::Admin::NewStub(*channel));
 }

@@ -97,8 +97,7 @@ absl::StatusOr<v1::DryRunReply> Controller::DryRun(const std::string& service, b
   return Switch(service, on, &LivePolicy::SetDryRun, &v1::DryRunReply::set_dry_run);
 }
 
-absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, const std::string& service,
-                                                 bool on) {
+absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, const std::string& service, bool on) {
   if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
   if (!service.empty()) {
     const absl::StatusOr<int> index = FindService(service);
@@ -122,8 +121,7 @@ absl::StatusOr<v1::DrainReply> Controller::Drain(const std::string& backend, con
   if (!snapshot.ok()) return snapshot.status();
   v1::DrainReply reply;
   for (const int i : changed) {
-    *reply.add_backends() =
-        BuildDrained(config_.services(i), snapshot->services.at(static_cast<size_t>(i)), backend);
+    *reply.add_backends() = BuildDrained(config_.services(i), snapshot->services.at(static_cast<size_t>(i)), backend);
   }
   return reply;
 }
@@ -135,7 +133,8 @@ absl::StatusOr<v1::TestHedgeReply> Controller::TestHedge(const v1::TestHedgeRequ
   const auto client = ParseAddress(request.client());
   if (!client.ok()) return client.status();
   if (request.port() == 0 || request.port() > 0xffff) return absl::InvalidArgumentError("a port is 1 to 65535");
-  const absl::Status set = policy_->TestHedge(request.service(), *client, static_cast<uint16_t>(request.port()), static_cast<uint64_t>(MonotonicNs()) + kHedgeTestNs);
+  const absl::Status set = policy_->TestHedge(request.service(), *client, static_cast<uint16_t>(request.port()),
+                                              static_cast<uint64_t>(MonotonicNs()) + kHedgeTestNs);
   if (!set.ok()) return set;
   return v1::TestHedgeReply();
 }
@@ -153,8 +152,7 @@ absl::StatusOr<std::unique_ptr<TraceSource>> Controller::OpenTrace(const hr_trac
 
 absl::StatusOr<v1::ReloadReply> Controller::Reload(bool dry_run, const std::string& file) {
   if (reader_ == nullptr) return absl::UnavailableError("the daemon is still starting");
-  if (reload_ == nullptr || take_down_ == nullptr)
-    return absl::FailedPreconditionError("the daemon is going down");
+  if (reload_ == nullptr || take_down_ == nullptr) return absl::FailedPreconditionError("the daemon is going down");
   return reload_(dry_run, file);
 }
 

@@ -62,8 +62,7 @@ class Controller {
   absl::StatusOr<v1::Leader> LeaderOf(int service);
   using SetSwitch = absl::Status (LivePolicy::*)(const std::string& service, bool on);
   template <typename Reply>
-  absl::StatusOr<Reply> Switch(const std::string& service, bool on, SetSwitch set,
-                               void (Reply::*set_in_reply)(bool));
+  absl::StatusOr<Reply> Switch(const std::string& service, bool on, SetSwitch set, void (Reply::*set_in_reply)(bool));
 
   const v1::Config& config_;
   const DaemonFacts& facts_;

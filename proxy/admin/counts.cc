@@ -21,8 +21,7 @@ Histogram FromDurations(const v1::Durations& durations) {
   Histogram histogram;
   const int buckets = std::min(durations.buckets_size(), durations.counts_size());
   for (int i = 0; i < buckets; ++i) {
-    if (durations.buckets(i) < HR_HISTOGRAM_BUCKETS)
-      histogram.buckets[durations.buckets(i)] = durations.counts(i);
+    if (durations.buckets(i) < HR_HISTOGRAM_BUCKETS) histogram.buckets[durations.buckets(i)] = durations.counts(i);
   }
   histogram.sum_ns = durations.sum_ns();
   histogram.max_ns = durations.max_ns();

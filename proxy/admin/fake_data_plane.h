@@ -158,7 +158,9 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
     unhealthy[service] = backends;
     return absl::OkStatus();
   }
-  absl::Status SetUnrouted(const std::string&, const std::vector<size_t>&, uint64_t) override { return absl::OkStatus(); }
+  absl::Status SetUnrouted(const std::string&, const std::vector<size_t>&, uint64_t) override {
+    return absl::OkStatus();
+  }
   absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t) override {
     hedge_tests.push_back({service, hr_test_client(&client), port});
     return absl::OkStatus();

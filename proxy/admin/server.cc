@@ -28,8 +28,7 @@ class Monitor : public v1::Admin::Service {
   grpc::Status GetStatus(grpc::ServerContext*, const v1::GetStatusRequest*, v1::Status* reply) override {
     return OnLoop(reply, [this] { return controller_.Status(); });
   }
-  grpc::Status LeaderShow(grpc::ServerContext*, const v1::LeaderShowRequest* request,
-                          v1::LeaderList* reply) override {
+  grpc::Status LeaderShow(grpc::ServerContext*, const v1::LeaderShowRequest* request, v1::LeaderList* reply) override {
     return OnLoop(reply, [&] { return controller_.LeaderShow(request->service()); });
   }
   grpc::Status GetCounts(grpc::ServerContext*, const v1::GetCountsRequest*, v1::Counts* reply) override {
@@ -60,12 +59,10 @@ class Administration final : public Monitor {
                            v1::Leader* reply) override {
     return Change(*context, *request, reply, [&] { return controller_.LeaderUnset(request->service()); });
   }
-  grpc::Status Bypass(grpc::ServerContext* context, const v1::BypassRequest* request,
-                      v1::BypassReply* reply) override {
+  grpc::Status Bypass(grpc::ServerContext* context, const v1::BypassRequest* request, v1::BypassReply* reply) override {
     return Change(*context, *request, reply, [&] { return controller_.Bypass(request->service(), request->on()); });
   }
-  grpc::Status DryRun(grpc::ServerContext* context, const v1::DryRunRequest* request,
-                      v1::DryRunReply* reply) override {
+  grpc::Status DryRun(grpc::ServerContext* context, const v1::DryRunRequest* request, v1::DryRunReply* reply) override {
     return Change(*context, *request, reply, [&] { return controller_.DryRun(request->service(), request->on()); });
   }
   grpc::Status Drain(grpc::ServerContext* context, const v1::DrainRequest* request, v1::DrainReply* reply) override {
@@ -82,8 +79,7 @@ class Administration final : public Monitor {
       return controller_.Down();
     });
   }
-  grpc::Status Reload(grpc::ServerContext* context, const v1::ReloadRequest* request,
-                      v1::ReloadReply* reply) override {
+  grpc::Status Reload(grpc::ServerContext* context, const v1::ReloadRequest* request, v1::ReloadReply* reply) override {
     const auto reload = [&] { return controller_.Reload(request->dry_run(), request->file()); };
     return request->dry_run() ? OnLoop(reply, reload) : Change(*context, *request, reply, reload);
   }
@@ -117,8 +113,8 @@ operate::AdminSocket::Options OptionsOf(const std::string& hint, const std::stri
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
-                                                                 EventLoop& loop, Controller& controller) {
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path, EventLoop& loop,
+                                                                 Controller& controller) {
   return operate::AdminSocket::Listen(socket_path, std::make_unique<Administration>(loop, controller),
                                       OptionsOf("give this instance its own admin.socket", ""));
 }
@@ -126,8 +122,9 @@ absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::stri
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const v1::AdminConfig& config, EventLoop& loop,
                                                                    Controller& controller) {
   if (config.monitor_socket().empty()) return nullptr;
-  return operate::AdminSocket::Listen(config.monitor_socket(), std::make_unique<Monitor>(loop, controller),
-                                      OptionsOf("give this instance its own admin.monitor_socket", config.monitor_group()));
+  return operate::AdminSocket::Listen(
+      config.monitor_socket(), std::make_unique<Monitor>(loop, controller),
+      OptionsOf("give this instance its own admin.monitor_socket", config.monitor_group()));
 }
 
 }  // namespace hedgerow

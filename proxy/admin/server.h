@@ -18,8 +18,8 @@ namespace hedgerow {
 
 // Serves the socket until the result's end. Errors are those of operate::AdminSocket::Listen. `loop` and
 // `controller` must outlive it.
-absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
-                                                                 EventLoop& loop, Controller& controller);
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path, EventLoop& loop,
+                                                                 Controller& controller);
 
 // The calls that change nothing, for the group that the configuration names. Null where it names no socket. The rest as
 // above.

@@ -124,7 +124,8 @@ TEST_F(AdminTest, WhatIsNoReadIsForTheOwnerAndLeavesALineInTheLog) {
   const google::protobuf::ServiceDescriptor& service =
       *google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("hedgerow.v1.Admin");
   const operate::AdminPeer peer{.program = "hedgerowd", .who_may = "", .hint = ""};
-  for (const auto& [name, status] : operate::CallEach(*operate::OpenAdminChannel(config.monitor_socket(), peer), service)) {
+  for (const auto& [name, status] :
+       operate::CallEach(*operate::OpenAdminChannel(config.monitor_socket(), peer), service)) {
     EXPECT_EQ(status.ok(), reads.contains(name)) << name;
     EXPECT_EQ(operate::IsMissing(status), !reads.contains(name)) << name;
   }
@@ -181,7 +182,8 @@ TEST_F(AdminTest, ATestOfTheHedgeIsOfOneEndOfOneService) {
   ASSERT_EQ(fake_.hedge_tests.size(), 1u);
   EXPECT_EQ(fake_.hedge_tests[0].service, "dns");
   EXPECT_EQ(fake_.hedge_tests[0].port, 4242);
-  EXPECT_EQ(Ask(&Stub::TestHedge, "service: 'nosuch' client: '10.0.0.7' port: 4242").status().code(), absl::StatusCode::kNotFound);
+  EXPECT_EQ(Ask(&Stub::TestHedge, "service: 'nosuch' client: '10.0.0.7' port: 4242").status().code(),
+            absl::StatusCode::kNotFound);
   EXPECT_FALSE(Ask(&Stub::TestHedge, "service: 'dns' client: 'here' port: 4242").ok());
   EXPECT_FALSE(Ask(&Stub::TestHedge, "service: 'dns' client: '10.0.0.7' port: 70000").ok());
   EXPECT_EQ(fake_.hedge_tests.size(), 1u);

@@ -55,8 +55,8 @@ v1::Accounting BuildAccounting() {
   return out;
 }
 
-v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& config,
-                               const BackendSnapshot& snapshot, bool leads, uint64_t now_ns) {
+v1::BackendStatus BuildBackend(const v1::Service& service, const v1::Backend& config, const BackendSnapshot& snapshot,
+                               bool leads, uint64_t now_ns) {
   v1::BackendStatus out;
   out.set_name(config.name());
   out.set_address(config.address());
@@ -111,10 +111,10 @@ std::vector<Problem> Troubles(const ServiceSnapshot& service, uint64_t now_ns) {
                            : service.dry_run              ? "; a dry run: no other backend is asked"
                            : backend.health == HR_SUSPECT ? "; requests go to it and to a standby"
                                                           : "; requests go to a standby";
-    troubles.push_back({backend.health == HR_SUSPECT ? ProblemCode::kBackendSuspect : ProblemCode::kBackendDown,
-                        absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name, " ",
-                                     HealthWord(backend.health), ", silent for ",
-                                     config::RoundedDurationNs(AgeNs(since_ns, now_ns)), requests)});
+    troubles.push_back(
+        {backend.health == HR_SUSPECT ? ProblemCode::kBackendSuspect : ProblemCode::kBackendDown,
+         absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name, " ", HealthWord(backend.health),
+                      ", silent for ", config::RoundedDurationNs(AgeNs(since_ns, now_ns)), requests)});
   }
   if (down > 0 && down == service.backends.size())
     return {{ProblemCode::kServiceDown, absl::StrCat(service.name, ": every backend is down")}};
@@ -216,13 +216,13 @@ size_t RequestsTo(const ServiceSnapshot& snapshot) {
   }
   const hr_choice choice = hr_choose(&view);
   // A dry run steers around a drained backend alone (hr_choose_steered).
-  const uint32_t target = hr_choice_target(hr_choice_leader(view.leader, view.present, view.drained), view.preferred, view.present, HR_EXPLORE_NEVER);
+  const uint32_t target = hr_choice_target(hr_choice_leader(view.leader, view.present, view.drained), view.preferred,
+                                           view.present, HR_EXPLORE_NEVER);
   if (snapshot.dry_run && !hr_choice_is_fair(&choice) && !(view.drained >> target & 1)) return target;
   return choice.first;
 }
 
-v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot,
-                         const std::string& backend) {
+v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot, const std::string& backend) {
   v1::Drained out;
   out.set_service(service.name());
   out.set_backend(backend);
@@ -324,7 +324,8 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
     out.set_hedges(out.hedges() + service.stats.counters[HR_HEDGES]);
     identity_ok = identity_ok && IdentityHolds(service);
   }
-  const bool any_down = std::any_of(problems.begin(), problems.end(), [](const Problem& each) { return each.code == ProblemCode::kServiceDown; });
+  const bool any_down = std::any_of(problems.begin(), problems.end(),
+                                    [](const Problem& each) { return each.code == ProblemCode::kServiceDown; });
   out.set_state(any_down ? "down" : problems.empty() ? "running" : "degraded");
   *out.mutable_fire_error_ns() = ToQuantiles(fire_error);
   out.set_extra_load(Share(out.hedges(), requests));

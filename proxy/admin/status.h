@@ -28,10 +28,10 @@ inline std::string ReloadWord(ReloadResult result) { return kReloadWords.at(stat
 struct ReloadFacts {
   std::array<uint64_t, kReloadWords.size()> counts{};  // by result
   ReloadResult last = ReloadResult::kNone;
-  int64_t last_ns = 0;                      // CLOCK_MONOTONIC
-  std::vector<std::string> last_problems;   // why the last one was not applied
-  std::string config_hash;                  // of the configuration in force
-  int64_t config_since_ns = 0;              // CLOCK_MONOTONIC
+  int64_t last_ns = 0;                     // CLOCK_MONOTONIC
+  std::vector<std::string> last_problems;  // why the last one was not applied
+  std::string config_hash;                 // of the configuration in force
+  int64_t config_since_ns = 0;             // CLOCK_MONOTONIC
   absl::Time config_since = absl::UnixEpoch();
 };
 
@@ -60,8 +60,8 @@ struct NetworkFacts {
 struct DaemonFacts {
   std::string config_file;
   std::string kernel;
-  std::string metrics_address;   // empty: off, or not served
-  std::string page_address;      // as above
+  std::string metrics_address;  // empty: off, or not served
+  std::string page_address;     // as above
   std::string clock_kind;
   int64_t started_ns = 0;  // CLOCK_MONOTONIC
   int64_t clock_measured_error_ns = 0;
@@ -74,8 +74,8 @@ struct DaemonFacts {
   std::vector<v1::Uplink> uplinks;
   std::vector<ServicePathFacts> paths;  // in the configuration's order
   NetworkFacts network;
-  std::vector<Problem> problems;  // beside the backends' health
-  LoopTurns loop_turns;           // when metrics are asked for
+  std::vector<Problem> problems;    // beside the backends' health
+  LoopTurns loop_turns;             // when metrics are asked for
   std::vector<Problem> not_served;  // pages and sockets for operators
 };
 
@@ -86,13 +86,12 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
 // The leader entry of one service. `now_ns` is CLOCK_MONOTONIC.
 v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns);
 
-// The backend that gets a service's requests, by the kernel programs' own rule. While every backend is healthy it is the
-// leader, or the backend preferred to it; if that one is drained, another backend where there is one.
+// The backend that gets a service's requests, by the kernel programs' own rule. While every backend is healthy it is
+// the leader, or the backend preferred to it; if that one is drained, another backend where there is one.
 size_t RequestsTo(const ServiceSnapshot& snapshot);
 
 // What draining a backend of this service, or undoing it, has come to.
-v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot,
-                         const std::string& backend);
+v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot, const std::string& backend);
 
 v1::Quantiles ToQuantiles(const Histogram& histogram);
 

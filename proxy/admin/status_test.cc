@@ -29,7 +29,8 @@ TEST(BuildStatus, CarriesEveryTermOfTheAccountingIdentity) {
                                 dns.unanswered() + dns.superseded() + dns.evicted() + dns.passed_through() +
                                 dns.unrouted() + dns.in_flight());
   for (const std::string& outcome : status.accounting().outcomes())
-    EXPECT_NE(v1::ServiceStatus::descriptor()->FindFieldByName(outcome), nullptr) << outcome << " is no field of `status --json`";
+    EXPECT_NE(v1::ServiceStatus::descriptor()->FindFieldByName(outcome), nullptr)
+        << outcome << " is no field of `status --json`";
   EXPECT_TRUE(dns.identity_ok());
   EXPECT_TRUE(status.identity_ok());
 }
@@ -98,8 +99,7 @@ TEST(BuildStatus, SuspectAfterIsThreeTimesP95WithinItsBounds) {
   EXPECT_EQ(status.services(0).backends(1).suspect_after_ns(), 30'000'000)
       << "three times the fixed delay, as long as nothing is known of it";
   fake.snapshot.services[0].backends[1].p95_ns = 1'000'000;
-  EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).backends(1).suspect_after_ns(),
-            5'000'000);
+  EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).backends(1).suspect_after_ns(), 5'000'000);
   fake.snapshot.services[0].backends[1].p95_ns = 400'000'000;
   EXPECT_EQ(BuildStatus(FakeConfig(), Facts(), fake.snapshot).services(0).backends(1).suspect_after_ns(),
             1'000'000'000);
@@ -111,7 +111,8 @@ TEST(BuildDrained, SaysWhereDrainingHasNoEffect) {
   dns.backends[0].drained = true;
   EXPECT_FALSE(BuildDrained(FakeConfig().services(0), dns, "a").without_effect());
   dns.backends[1].drained = true;
-  EXPECT_TRUE(BuildDrained(FakeConfig().services(0), dns, "b").without_effect()) << "requests go to a, which is drained too";
+  EXPECT_TRUE(BuildDrained(FakeConfig().services(0), dns, "b").without_effect())
+      << "requests go to a, which is drained too";
 }
 
 TEST(RequestsTo, IsWhoeverTheKernelProgramsWouldChoose) {

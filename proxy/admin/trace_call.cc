@@ -46,8 +46,7 @@ absl::StatusOr<Begun> BeginSoon(EventLoop& loop, Controller& controller, Tracer&
 }
 
 // False: the client is gone.
-bool Write(const v1::Config& config, const TraceStream::Batch& batch,
-           grpc::ServerWriter<v1::TraceReply>& writer) {
+bool Write(const v1::Config& config, const TraceStream::Batch& batch, grpc::ServerWriter<v1::TraceReply>& writer) {
   size_t written = 0;
   do {
     v1::TraceReply reply;

@@ -81,8 +81,7 @@ void ExpectKnownTypes(const Descriptor& type) {
     EXPECT_NE(field.cpp_type(), FieldDescriptor::CPPTYPE_ENUM) << field.full_name();
     EXPECT_NE(field.cpp_type(), FieldDescriptor::CPPTYPE_FLOAT) << field.full_name();
     if (field.is_map()) {
-      EXPECT_EQ(field.message_type()->map_key()->cpp_type(), FieldDescriptor::CPPTYPE_STRING)
-          << field.full_name();
+      EXPECT_EQ(field.message_type()->map_key()->cpp_type(), FieldDescriptor::CPPTYPE_STRING) << field.full_name();
     } else if (field.is_repeated() && field.cpp_type() != FieldDescriptor::CPPTYPE_MESSAGE) {
       EXPECT_THAT(field.cpp_type(), testing::AnyOf(FieldDescriptor::CPPTYPE_STRING, FieldDescriptor::CPPTYPE_INT64,
                                                    FieldDescriptor::CPPTYPE_UINT64))

@@ -121,9 +121,9 @@ int RunBypass(const Call& call) {
 
 int RunDryRun(const Call& call) {
   return Switch(call, &Stub::DryRun, [](const v1::DryRunReply& reply) {
-    return absl::StrCat(reply.service(), ": ",
-                        reply.dry_run() ? "dry run: what would be sent is counted, nothing is sent twice\n"
-                                        : "hedging is on\n");
+    return absl::StrCat(
+        reply.service(), ": ",
+        reply.dry_run() ? "dry run: what would be sent is counted, nothing is sent twice\n" : "hedging is on\n");
   });
 }
 
@@ -155,13 +155,11 @@ int RunDown(const Call& call) {
   report.set_pid(reply->pid());
   report.set_stopped(WaitForEnd(static_cast<pid_t>(reply->pid()), absl::Seconds(20)));
   if (reply->problems_size() > 0) {
-    return call.Fail(kExitFailure,
-                     absl::StrCat("down, but not everything could be removed (try `hedgerow clean`):\n",
-                                  absl::StrJoin(reply->problems(), "\n")));
+    return call.Fail(kExitFailure, absl::StrCat("down, but not everything could be removed (try `hedgerow clean`):\n",
+                                                absl::StrJoin(reply->problems(), "\n")));
   }
   if (!report.stopped()) {
-    return call.Fail(kExitFailure,
-                     absl::StrCat("everything is removed, but pid ", report.pid(), " still runs"));
+    return call.Fail(kExitFailure, absl::StrCat("everything is removed, but pid ", report.pid(), " still runs"));
   }
   return call.Print(report, absl::StrCat("down (pid ", report.pid(), " ended)\n"));
 }

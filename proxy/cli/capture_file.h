@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `hedgerow trace --pcap`: trace events as a capture file, which Wireshark and tcpdump read (pcapng, draft-ietf-opsawg-pcapng). An event
-// has no packet, so each frame is made of what the event has: addresses and ports, the key's bytes as the payload's beginning, and the
-// length where it is known. The frame's comment says the event. An event at which no packet moves is a mark:
-// an IP header of protocol 253 alone.
+// `hedgerow trace --pcap`: trace events as a capture file, which Wireshark and tcpdump read (pcapng,
+// draft-ietf-opsawg-pcapng). An event has no packet, so each frame is made of what the event has: addresses and ports,
+// the key's bytes as the payload's beginning, and the length where it is known. The frame's comment says the event. An
+// event at which no packet moves is a mark: an IP header of protocol 253 alone.
 #pragma once
 
 #include <cstdint>

@@ -118,17 +118,35 @@ ReadFrame Only(const v1::TraceEvent& event, bool six = false) {
 
 TEST(CaptureFile, AHedgeIsAPacketFromTheClientToTheBackend) {
   const ReadFrame frame = Only(Event("hedge", "b"));
-  EXPECT_EQ(absl::BytesToHexString(frame.bytes), "4500003c00004000" "4011" "260b" "0a4d0001" "0a4d000c" "9c40" "14e9" "0028" "0000" "2a01");
+  EXPECT_EQ(absl::BytesToHexString(frame.bytes),
+            "4500003c00004000"
+            "4011"
+            "260b"
+            "0a4d0001"
+            "0a4d000c"
+            "9c40"
+            "14e9"
+            "0028"
+            "0000"
+            "2a01");
   EXPECT_EQ(frame.original, 60u);
   EXPECT_EQ(frame.flags, 2u);
   EXPECT_EQ(frame.time_ns, kSeen);
-  EXPECT_EQ(frame.comment,
-            "dns 10.99.0.53:53: hedge to b; 10.1ms after the splitter saw it; client 10.77.0.1:40000, key 2a01, request 5.1, event 3");
+  EXPECT_EQ(
+      frame.comment,
+      "dns 10.99.0.53:53: hedge to b; 10.1ms after the splitter saw it; client 10.77.0.1:40000, key 2a01, request 5.1, event 3");
 }
 
 TEST(CaptureFile, AnAnswerIsOneTheOtherWayWithTheRequestsLength) {
   const ReadFrame frame = Only(Event("answer", "a"));
-  EXPECT_EQ(absl::BytesToHexString(frame.bytes.substr(12)), "0a4d000b" "0a4d0001" "14e9" "9c40" "0028" "0000" "2a01");
+  EXPECT_EQ(absl::BytesToHexString(frame.bytes.substr(12)),
+            "0a4d000b"
+            "0a4d0001"
+            "14e9"
+            "9c40"
+            "0028"
+            "0000"
+            "2a01");
   EXPECT_EQ(frame.original, 60u);
   EXPECT_EQ(frame.flags, 1u);
 }
@@ -136,12 +154,24 @@ TEST(CaptureFile, AnAnswerIsOneTheOtherWayWithTheRequestsLength) {
 TEST(CaptureFile, OfIPv6HasAnIPv6Header) {
   const ReadFrame frame = Only(Event("split", "a", true), true);
   EXPECT_EQ(absl::BytesToHexString(frame.bytes),
-            "6000000000141140" "fd770000000000000000000000000001" "fd770000000000000000000000000001" "9c40" "14e9" "0014" "0000" "2a01");
+            "6000000000141140"
+            "fd770000000000000000000000000001"
+            "fd770000000000000000000000000001"
+            "9c40"
+            "14e9"
+            "0014"
+            "0000"
+            "2a01");
   EXPECT_EQ(frame.original, 60u);
 }
 
 TEST(CaptureFile, AnEventWithoutAPacketIsAMarkWithItsComment) {
-  const std::string kMark = "4500001400004000" "40fd" "2508" "0a4d0001" "0a630035";
+  const std::string kMark =
+      "4500001400004000"
+      "40fd"
+      "2508"
+      "0a4d0001"
+      "0a630035";
   for (const char* kind : {"due", "no_hedge", "expired"}) {
     const ReadFrame frame = Only(Event(kind, ""));
     EXPECT_EQ(absl::BytesToHexString(frame.bytes), kMark) << kind;
@@ -156,9 +186,13 @@ TEST(CaptureFile, AnEventWithoutAPacketIsAMarkWithItsComment) {
   EXPECT_EQ(absl::BytesToHexString(Only(Event("hedge", "gone")).bytes), kMark);  // a reload took it away meanwhile
   v1::TraceEvent other = Event("hedge", "b");
   other.set_service("new");
-  EXPECT_EQ(absl::BytesToHexString(Only(other).bytes.substr(12)), "0a4d0001" "0a4d0001");
+  EXPECT_EQ(absl::BytesToHexString(Only(other).bytes.substr(12)),
+            "0a4d0001"
+            "0a4d0001");
   EXPECT_EQ(absl::BytesToHexString(Only(Event("due", "", true), true).bytes),
-            "600000000000fd40" "fd770000000000000000000000000001" "fd990000000000000000000000000053");
+            "600000000000fd40"
+            "fd770000000000000000000000000001"
+            "fd990000000000000000000000000053");
 }
 
 TEST(CaptureFile, IsNewAndItsOwnersAlone) {

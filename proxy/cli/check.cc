@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `hedgerow check`: does a service work, from here? The profile's harmless request goes to each backend directly and to the VIP, as
-// a client's does. Services are the running daemon's, else the configuration's; the profile is read from its configuration.
+// `hedgerow check`: does a service work, from here? The profile's harmless request goes to each backend directly and to
+// the VIP, as a client's does. Services are the running daemon's, else the configuration's; the profile is read from
+// its configuration.
 
 #include <sys/random.h>
 
@@ -38,8 +39,9 @@ absl::StatusOr<Wanted> ParseWanted(const Arguments& arguments) {
   if (arguments.Has("payload")) {
     const auto digits = config::Canonical(config::FORMAT_PAYLOAD, arguments.Get("payload"));
     if (!digits.has_value())
-      return absl::InvalidArgumentError(absl::StrCat("--payload: got \"", arguments.Get("payload"), "\", expected 1 to ",
-                                                     config::kMaxPayloadBytes, " bytes, as two hexadecimal digits each"));
+      return absl::InvalidArgumentError(absl::StrCat("--payload: got \"", arguments.Get("payload"),
+                                                     "\", expected 1 to ", config::kMaxPayloadBytes,
+                                                     " bytes, as two hexadecimal digits each"));
     wanted.payload = operate::BytesOfHex(*digits);
   }
   if (arguments.Has("timeout")) {
@@ -93,8 +95,10 @@ Checked OfStatus(const v1::Status& status, const v1::ServiceStatus& service) {
     out.set_last_answer_age_ns(service.backends(i).last_answer_age_ns());
   }
   for (const std::string& problem : status.problems())
-    if (problem.find(absl::StrCat(": ", service.name(), ": ")) != std::string::npos) checked.report.add_problems(problem);
-  if (service.bypass()) checked.report.set_no_hedge(absl::StrCat("the service is bypassed: `hedgerow bypass ", service.name(), " off`"));
+    if (problem.find(absl::StrCat(": ", service.name(), ": ")) != std::string::npos)
+      checked.report.add_problems(problem);
+  if (service.bypass())
+    checked.report.set_no_hedge(absl::StrCat("the service is bypassed: `hedgerow bypass ", service.name(), " off`"));
   if (service.dry_run()) checked.report.set_no_hedge("in a dry run no request is sent twice");
   if (service.backends_size() < 2) checked.report.set_no_hedge("the service has one backend");
   return checked;
@@ -125,10 +129,14 @@ std::optional<std::string> Query(const Wanted& wanted, Checked& checked) {
   if (!query.has_value()) {
     const std::string payload = "`--payload HEX` gives one";
     checked.report.set_unchecked(
-        !checked.has_profile ? absl::StrCat("its profile stands in a configuration that this user cannot read, and so does its harmless request; ", payload)
+        !checked.has_profile
+            ? absl::StrCat(
+                  "its profile stands in a configuration that this user cannot read, and so does its harmless request; ",
+                  payload)
         : checked.profile.one_way() || checked.profile.flow()
             ? absl::StrCat("the profile ", checked.report.profile(), " has no harmless request of its own; ", payload)
-            : absl::StrCat("the profile ", checked.report.profile(), " names no harmless request; its key `check` can, and ", payload));
+            : absl::StrCat("the profile ", checked.report.profile(),
+                           " names no harmless request; its key `check` can, and ", payload));
     return std::nullopt;
   }
   checked.report.set_hedged(IsHedged(checked.profile, *query));
@@ -145,7 +153,9 @@ absl::StatusOr<v1::Status> AskDaemon(const std::string& socket) {
 std::vector<ProbeTarget> TargetsOf(const v1::CheckedService& service, const std::string& query) {
   std::vector<ProbeTarget> targets;
   const auto add = [&](const std::string& address, uint32_t port) {
-    targets.push_back({.address = net::IpAddress::Parse(address).value_or(net::IpAddress()), .port = static_cast<uint16_t>(port), .payload = query});
+    targets.push_back({.address = net::IpAddress::Parse(address).value_or(net::IpAddress()),
+                       .port = static_cast<uint16_t>(port),
+                       .payload = query});
   };
   add(service.vip(), service.port());
   for (const v1::CheckedBackend& backend : service.backends()) add(backend.address(), backend.port());
@@ -170,7 +180,8 @@ void Probe(const Wanted& wanted, std::vector<Checked>& services) {
     };
     *report.mutable_proxied() = judge(ProbedPlace::kVip, first[i]);
     for (int j = 0; j < report.backends_size(); ++j)
-      *report.mutable_backends(j)->mutable_direct() = judge(ProbedPlace::kBackend, first[i] + 1 + static_cast<size_t>(j));
+      *report.mutable_backends(j)->mutable_direct() =
+          judge(ProbedPlace::kBackend, first[i] + 1 + static_cast<size_t>(j));
   }
 }
 
@@ -183,9 +194,11 @@ uint64_t TestsTaken(const v1::Status& status, const std::string& service) {
   return 0;
 }
 
-// A hedge is worth a test where the leader works and a standby does: else there is a failover at work, or nothing to hedge to.
+// A hedge is worth a test where the leader works and a standby does: else there is a failover at work, or nothing to
+// hedge to.
 bool CanHedge(v1::CheckedService& report) {
-  if (!report.unchecked().empty() || !report.hedged() || !report.proxied().ok() || !report.no_hedge().empty()) return false;
+  if (!report.unchecked().empty() || !report.hedged() || !report.proxied().ok() || !report.no_hedge().empty())
+    return false;
   bool leader = false, standby = false;
   for (const v1::CheckedBackend& backend : report.backends()) {
     if (backend.direct().ok()) (backend.role() == "leader" ? leader : standby) = true;
@@ -196,7 +209,8 @@ bool CanHedge(v1::CheckedService& report) {
 }
 
 // A request whose first datagram the proxy drops on purpose: only a hedge can answer it. Of services that work so far.
-void TestHedges(const Wanted& wanted, const std::string& socket, const v1::Status& before, std::vector<Checked>& services) {
+void TestHedges(const Wanted& wanted, const std::string& socket, const v1::Status& before,
+                std::vector<Checked>& services) {
   const auto client = AdminClient::Connect(socket);
   if (!client.ok()) return;
   std::vector<ProbeTarget> targets;
@@ -246,8 +260,9 @@ int RunCheck(const Call& call) {
   if (!socket.ok()) return call.Fail(socket.status());
   const absl::StatusOr<v1::Status> status = AskDaemon(*socket);
   if (!status.ok() && !config.has_value()) {
-    return call.Fail(operate::ExitCodeOf(status.status()),
-                     absl::StrCat(status.status().message(), "\nWithout the daemon `--config FILE` names the services to check"));
+    return call.Fail(
+        operate::ExitCodeOf(status.status()),
+        absl::StrCat(status.status().message(), "\nWithout the daemon `--config FILE` names the services to check"));
   }
   if (status.ok() && !config.has_value()) {
     if (absl::StatusOr<v1::Config> read = config::LoadFile(status->config_file()); read.ok()) config = *std::move(read);
@@ -262,7 +277,8 @@ int RunCheck(const Call& call) {
   for (const Checked& each : services) names.push_back(each.report.service());
   std::erase_if(services, [&](const Checked& each) { return !IsMeant(wanted->word, each.report); });
   if (services.empty()) {
-    return call.Fail(kExitFailure, absl::StrCat("no service is named \"", wanted->word, "\" or has this VIP; there are: ", absl::StrJoin(names, ", ")));
+    return call.Fail(kExitFailure, absl::StrCat("no service is named \"", wanted->word,
+                                                "\" or has this VIP; there are: ", absl::StrJoin(names, ", ")));
   }
   for (Checked& each : services) FindProfile(config, each);
   Probe(*wanted, services);

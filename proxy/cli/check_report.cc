@@ -27,13 +27,16 @@ std::string Bracketed(const std::string& text) { return text.empty() ? "" : absl
 std::string ProbeText(const v1::Probe& probe, ProbedPlace place) {
   const std::string& result = probe.result();
   if (result == "answers") return absl::StrCat("answers in ", After(probe), Bracketed(probe.detail()));
-  if (result == "negative") return absl::StrCat("answers after ", After(probe), " that it cannot serve", Bracketed(probe.detail()));
+  if (result == "negative")
+    return absl::StrCat("answers after ", After(probe), " that it cannot serve", Bracketed(probe.detail()));
   if (result == "wrong_reply") return absl::StrCat("sends what is no reply to the request", Bracketed(probe.detail()));
   if (result == "other_address")
-    return absl::StrCat("answers from ", probe.detail(), ", where no answer is looked for: bind the server to the address that is asked");
+    return absl::StrCat("answers from ", probe.detail(),
+                        ", where no answer is looked for: bind the server to the address that is asked");
   if (result == "refused")
-    return absl::StrCat("refuses after ", After(probe), place == ProbedPlace::kVip ? ": no backend took it, or no service has this port"
-                                                                                  : ": the host is up, but no process has this port");
+    return absl::StrCat("refuses after ", After(probe),
+                        place == ProbedPlace::kVip ? ": no backend took it, or no service has this port"
+                                                   : ": the host is up, but no process has this port");
   if (result == "unreachable") return absl::StrCat("is unreachable", Bracketed(probe.detail()));
   if (result == "unsent") return absl::StrCat("cannot be sent to from this host", Bracketed(probe.detail()));
   if (result == "sent") return "was sent to, and no error came back: this profile has no replies";
@@ -64,12 +67,15 @@ std::string Verdict(bool daemon_runs, const v1::CheckedService& service) {
   }
   const std::string because = unattended.empty() ? "" : absl::StrCat("; ", unattended);
   if (service.proxied().result() == "negative")
-    return absl::StrCat(service.service(), ": DOES NOT WORK: it answers that it cannot serve", Bracketed(service.proxied().detail()), because);
+    return absl::StrCat(service.service(), ": DOES NOT WORK: it answers that it cannot serve",
+                        Bracketed(service.proxied().detail()), because);
   if (well.empty()) return absl::StrCat(service.service(), ": DOES NOT WORK: no backend answers", because);
   if (!ill.empty())
-    return absl::StrCat(service.service(), ": DOES NOT WORK: the VIP fails, although ", Join(well), well.size() == 1 ? " answers" : " answer",
-                        " directly; ", Join(ill), ill.size() == 1 ? " fails" : " fail", because);
-  return absl::StrCat(service.service(), ": DOES NOT WORK: the VIP fails, although every backend answers directly", because);
+    return absl::StrCat(service.service(), ": DOES NOT WORK: the VIP fails, although ", Join(well),
+                        well.size() == 1 ? " answers" : " answer", " directly; ", Join(ill),
+                        ill.size() == 1 ? " fails" : " fail", because);
+  return absl::StrCat(service.service(), ": DOES NOT WORK: the VIP fails, although every backend answers directly",
+                      because);
 }
 
 // "; through the proxy last 3.20s ago": whether the way that a hedge takes has worked.
@@ -89,10 +95,12 @@ void ServiceText(const v1::CheckedService& service, std::string& out) {
     return;
   }
   absl::StrAppend(&out, service.verdict(), "\n");
-  Row(out, "VIP, through the proxy", config::FormatEndpoint(service.vip(), service.port()), ProbeText(service.proxied(), ProbedPlace::kVip));
+  Row(out, "VIP, through the proxy", config::FormatEndpoint(service.vip(), service.port()),
+      ProbeText(service.proxied(), ProbedPlace::kVip));
   if (service.has_hedge())
     Row(out, "VIP, by a hedge", config::FormatEndpoint(service.vip(), service.port()),
-        absl::StrCat(ProbeText(service.hedge(), ProbedPlace::kVip), ": the proxy dropped the first datagram on purpose"));
+        absl::StrCat(ProbeText(service.hedge(), ProbedPlace::kVip),
+                     ": the proxy dropped the first datagram on purpose"));
   for (const v1::CheckedBackend& backend : service.backends()) {
     std::string name = backend.name();
     if (!backend.role().empty()) absl::StrAppend(&name, ", ", backend.role());
@@ -101,9 +109,11 @@ void ServiceText(const v1::CheckedService& service, std::string& out) {
         absl::StrCat(ProbeText(backend.direct(), ProbedPlace::kBackend), Proxied(backend)));
   }
   for (const std::string& problem : service.problems()) absl::StrAppend(&out, "  problem: ", problem, "\n");
-  if (!service.no_hedge().empty() && service.proxied().ok()) absl::StrAppend(&out, "  note: no hedge was tested: ", service.no_hedge(), "\n");
+  if (!service.no_hedge().empty() && service.proxied().ok())
+    absl::StrAppend(&out, "  note: no hedge was tested: ", service.no_hedge(), "\n");
   if (!service.hedged())
-    absl::StrAppend(&out, "  note: the profile ", service.profile(), " forwards this request once, so that no standby is asked\n");
+    absl::StrAppend(&out, "  note: the profile ", service.profile(),
+                    " forwards this request once, so that no standby is asked\n");
 }
 
 v1::Probe OfReply(ProbedPlace place, const v1::Profile& profile, absl::string_view query, const std::string& reply) {
@@ -114,8 +124,7 @@ v1::Probe OfReply(ProbedPlace place, const v1::Profile& profile, absl::string_vi
   probe.set_result("answers");
   switch (judged.kind) {
     case ReplyKind::kAnswer:
-    case ReplyKind::kNegativeOk:
-      break;
+    case ReplyKind::kNegativeOk: break;
     case ReplyKind::kNamesTheLeader:
       // A standby says so at work. The proxy passes it on when no backend leads.
       probe.set_detail(place == ProbedPlace::kVip ? "no leader" : "does not lead");
@@ -137,16 +146,17 @@ v1::Probe OfReply(ProbedPlace place, const v1::Profile& profile, absl::string_vi
 
 }  // namespace
 
-v1::Probe JudgeProbe(ProbedPlace place, const v1::Profile& profile, absl::string_view query, const ProbeResult& result) {
+v1::Probe JudgeProbe(ProbedPlace place, const v1::Profile& profile, absl::string_view query,
+                     const ProbeResult& result) {
   v1::Probe probe;
   switch (result.kind) {
-    case ProbeResult::Kind::kReply:
-      probe = OfReply(place, profile, query, result.reply);
-      break;
+    case ProbeResult::Kind::kReply: probe = OfReply(place, profile, query, result.reply); break;
     case ProbeResult::Kind::kFromElsewhere:
       // Any host may send to a socket that is not connected.
-      probe.set_result(JudgeReply(profile, query, result.reply).kind == ReplyKind::kNoReply ? "silent" : "other_address");
-      if (probe.result() == "other_address") probe.set_detail(config::FormatEndpoint(result.from.address.ToString(), result.from.port));
+      probe.set_result(JudgeReply(profile, query, result.reply).kind == ReplyKind::kNoReply ? "silent"
+                                                                                            : "other_address");
+      if (probe.result() == "other_address")
+        probe.set_detail(config::FormatEndpoint(result.from.address.ToString(), result.from.port));
       break;
     case ProbeResult::Kind::kSilent:
       probe.set_ok(profile.one_way());
@@ -187,9 +197,11 @@ std::string CheckText(const v1::CheckReport& report) {
       ++checked;
       if (!service.ok()) ill.push_back(service.service());
     }
-    absl::StrAppend(&out, report.ok() ? absl::StrCat("all ", checked, " services that were checked work")
-                                      : absl::StrCat(ill.size(), " of ", checked, " services need a look: ", absl::StrJoin(ill, ", ")),
-                    "\n\n");
+    absl::StrAppend(
+        &out,
+        report.ok() ? absl::StrCat("all ", checked, " services that were checked work")
+                    : absl::StrCat(ill.size(), " of ", checked, " services need a look: ", absl::StrJoin(ill, ", ")),
+        "\n\n");
   }
   for (const v1::CheckedService& service : report.services()) ServiceText(service, out);
   if (!report.daemon().empty()) absl::StrAppend(&out, report.daemon(), "\n");

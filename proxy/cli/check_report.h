@@ -17,8 +17,8 @@ enum class ProbedPlace { kBackend, kVip };
 // `profile` judges a reply to `query`.
 v1::Probe JudgeProbe(ProbedPlace place, const v1::Profile& profile, absl::string_view query, const ProbeResult& result);
 
-// Fills in `ok` and `verdict` of each service, and `ok` of all. `daemon_runs`: a daemon looks after the services, whether or not this
-// user may ask it.
+// Fills in `ok` and `verdict` of each service, and `ok` of all. `daemon_runs`: a daemon looks after the services,
+// whether or not this user may ask it.
 void Conclude(bool daemon_runs, v1::CheckReport& report);
 
 std::string CheckText(const v1::CheckReport& report);

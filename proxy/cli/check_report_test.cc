@@ -70,12 +70,14 @@ TEST(CheckReport, BeginsWithTheVerdict) {
   EXPECT_EQ(FirstLine(Report(kAnswer, kAnswer, kAnswer)), "dns: works");
   EXPECT_EQ(FirstLine(Report(kAnswer, kAnswer, kSilent)), "dns: works, but the standby b fails");
   EXPECT_EQ(FirstLine(Report(kAnswer, kRefused, kAnswer)), "dns: works, but the leader a fails");
-  EXPECT_EQ(FirstLine(Report(kSilent, kAnswer, kAnswer)), "dns: DOES NOT WORK: the VIP fails, although every backend answers directly");
+  EXPECT_EQ(FirstLine(Report(kSilent, kAnswer, kAnswer)),
+            "dns: DOES NOT WORK: the VIP fails, although every backend answers directly");
   EXPECT_EQ(FirstLine(Report(kSilent, kAnswer, kRefused)),
             "dns: DOES NOT WORK: the VIP fails, although the leader a answers directly; the standby b fails");
   EXPECT_EQ(FirstLine(Report(kRefused, kRefused, kSilent)), "dns: DOES NOT WORK: no backend answers");
   const ProbeResult servfail = Reply("0000810200010000000000000000020001");
-  EXPECT_EQ(FirstLine(Report(servfail, servfail, servfail)), "dns: DOES NOT WORK: it answers that it cannot serve (servfail)");
+  EXPECT_EQ(FirstLine(Report(servfail, servfail, servfail)),
+            "dns: DOES NOT WORK: it answers that it cannot serve (servfail)");
   EXPECT_EQ(FirstLine(Report(kAnswer, kAnswer, kAnswer, false)), "dns: works, but hedgerowd does not run");
   EXPECT_EQ(FirstLine(Report(kSilent, kAnswer, kAnswer, false)),
             "dns: DOES NOT WORK: the VIP fails, although every backend answers directly; hedgerowd does not run");
@@ -95,7 +97,8 @@ TEST(CheckReport, IsNotWellWhenNoHedgeAnswers) {
   *service.mutable_hedge() = JudgeProbe(ProbedPlace::kVip, Named("dns"), query, kAnswer);
   Conclude(true, report);
   EXPECT_TRUE(report.ok());
-  EXPECT_THAT(CheckText(report), HasSubstr("VIP, by a hedge            10.99.0.53:53            answers in 310us: the proxy dropped"));
+  EXPECT_THAT(CheckText(report),
+              HasSubstr("VIP, by a hedge            10.99.0.53:53            answers in 310us: the proxy dropped"));
   *service.mutable_hedge() = JudgeProbe(ProbedPlace::kVip, Named("dns"), query, kSilent);
   Conclude(true, report);
   EXPECT_FALSE(report.ok());
@@ -110,9 +113,15 @@ TEST(CheckReport, IsNotWellWhenNoHedgeAnswers) {
 TEST(CheckReport, SaysWhatEachAddressDid) {
   const std::string text = CheckText(Report(kAnswer, Reply("0000810200010000000000000000020001"), kRefused));
   EXPECT_THAT(text, HasSubstr("10.99.0.53:53            answers in 310us\n"));
-  EXPECT_THAT(text, HasSubstr("a, leader                  10.77.0.11:53            answers after 310us that it cannot serve (servfail); through"));
-  EXPECT_THAT(text, HasSubstr("refuses after 200us: the host is up, but no process has this port; through the proxy nothing yet\n"));
-  const std::string others = CheckText(Report(kSilent, Reply("0000810500010000000000000000020001"), Reply("aaaa81800000000000000000")));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "a, leader                  10.77.0.11:53            answers after 310us that it cannot serve (servfail); through"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("refuses after 200us: the host is up, but no process has this port; through the proxy nothing yet\n"));
+  const std::string others =
+      CheckText(Report(kSilent, Reply("0000810500010000000000000000020001"), Reply("aaaa81800000000000000000")));
   EXPECT_THAT(others, HasSubstr("is silent\n"));
   EXPECT_THAT(others, HasSubstr("answers in 310us (refused)"));
   EXPECT_THAT(others, HasSubstr("sends what is no reply to the request (12 bytes: aaaa81800000000000000000)"));
@@ -121,9 +130,14 @@ TEST(CheckReport, SaysWhatEachAddressDid) {
   elsewhere.from = stray.from = {.address = *net::IpAddress::Parse("10.77.0.99"), .port = 53};
   const std::string multihomed = CheckText(Report(kSilent, elsewhere, stray));
   EXPECT_THAT(multihomed, HasSubstr("dns: DOES NOT WORK: no backend answers"));
-  EXPECT_THAT(multihomed, HasSubstr("answers from 10.77.0.99:53, where no answer is looked for: bind the server to the address that is asked; through"));
-  EXPECT_THAT(multihomed, HasSubstr("b, standby                 10.77.0.11:53            is silent")) << "no reply to the request";
-  const std::string barred = CheckText(Report({.kind = Kind::kUnsent, .error = EPERM}, kAnswer, {.kind = Kind::kUnsent, .error = ENETUNREACH}));
+  EXPECT_THAT(
+      multihomed,
+      HasSubstr(
+          "answers from 10.77.0.99:53, where no answer is looked for: bind the server to the address that is asked; through"));
+  EXPECT_THAT(multihomed, HasSubstr("b, standby                 10.77.0.11:53            is silent"))
+      << "no reply to the request";
+  const std::string barred = CheckText(
+      Report({.kind = Kind::kUnsent, .error = EPERM}, kAnswer, {.kind = Kind::kUnsent, .error = ENETUNREACH}));
   EXPECT_THAT(barred, HasSubstr("cannot be sent to from this host (a firewall rule of this host ends it)"));
   EXPECT_THAT(barred, HasSubstr("is unreachable (Network is unreachable)"));
 }
@@ -156,7 +170,8 @@ TEST(CheckReport, OfSeveralServicesBeginsWithThoseThatNeedALook) {
   EXPECT_THAT(CheckText(report), HasSubstr("third: not checked: the profile raw names no harmless request\n"));
 }
 
-// A server on loopback that answers each datagram but the first `ignored` ones with itself. One that sends from another address ignores none.
+// A server on loopback that answers each datagram but the first `ignored` ones with itself. One that sends from another
+// address ignores none.
 class Echo {
  public:
   explicit Echo(int ignored, const char* sender = nullptr) : socket_(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0)) {
@@ -176,9 +191,11 @@ class Echo {
         char buffer[64];
         sockaddr_in from{};
         socklen_t size = sizeof(from);
-        const ssize_t got = recvfrom(socket_.get(), buffer, sizeof(buffer), 0, reinterpret_cast<sockaddr*>(&from), &size);
+        const ssize_t got =
+            recvfrom(socket_.get(), buffer, sizeof(buffer), 0, reinterpret_cast<sockaddr*>(&from), &size);
         if (got > 0 && (i == ignored || sender_.valid()))
-          sendto((sender_.valid() ? sender_ : socket_).get(), buffer, static_cast<size_t>(got), 0, reinterpret_cast<sockaddr*>(&from), size);
+          sendto((sender_.valid() ? sender_ : socket_).get(), buffer, static_cast<size_t>(got), 0,
+                 reinterpret_cast<sockaddr*>(&from), size);
       }
     });
   }
@@ -200,7 +217,10 @@ TEST(Probe, GetsRepliesErrorsAndSilenceApartAndTriesTwice) {
   sockaddr_in bound{};
   socklen_t bytes = sizeof(bound);
   getsockname(mute.get(), reinterpret_cast<sockaddr*>(&bound), &bytes);
-  const auto results = ProbeAll({{here, at_once.port(), "one"}, {here, at_second.port(), "two"}, {here, ntohs(bound.sin_port), "three"}, {here, 1, "four"}},
+  const auto results = ProbeAll({{here, at_once.port(), "one"},
+                                 {here, at_second.port(), "two"},
+                                 {here, ntohs(bound.sin_port), "three"},
+                                 {here, 1, "four"}},
                                 absl::Milliseconds(150));
   ASSERT_EQ(results.size(), 4u);
   EXPECT_EQ(results[0].kind, Kind::kReply);
@@ -215,10 +235,12 @@ TEST(Probe, GetsRepliesErrorsAndSilenceApartAndTriesTwice) {
 
 TEST(Probe, NamesTheAddressOfAServerThatAnswersFromAnother) {
   Echo multihomed(1, "127.0.0.2");
-  const auto results = ProbeAll({{*net::IpAddress::Parse("127.0.0.1"), multihomed.port(), "one"}}, absl::Milliseconds(150));
+  const auto results =
+      ProbeAll({{*net::IpAddress::Parse("127.0.0.1"), multihomed.port(), "one"}}, absl::Milliseconds(150));
   EXPECT_EQ(results[0].kind, Kind::kFromElsewhere);
   EXPECT_EQ(results[0].reply, "one");
-  EXPECT_EQ(results[0].from, (net::SocketEnd{.address = *net::IpAddress::Parse("127.0.0.2"), .port = multihomed.port()}));
+  EXPECT_EQ(results[0].from,
+            (net::SocketEnd{.address = *net::IpAddress::Parse("127.0.0.2"), .port = multihomed.port()}));
 }
 
 }  // namespace

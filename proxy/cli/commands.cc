@@ -21,9 +21,7 @@ namespace {
 int RunCluster(const Call& call) { return call.UsageError("cluster wants a command of hedgerow-node"); }
 int RunSteer(const Call& call) { return call.UsageError("steer wants a command of hedgerow-steer"); }
 
-operate::Option ConfigOption() {
-  return {"config", "FILE", "the configuration (docs: config.md)", true};
-}
+operate::Option ConfigOption() { return {"config", "FILE", "the configuration (docs: config.md)", true}; }
 
 // Of the commands that ask the daemon; `more` stand before them.
 std::vector<operate::Option> DaemonOptionsAnd(std::vector<operate::Option> more) {
@@ -42,17 +40,29 @@ const operate::Program& TheProgram() {
       .summary = "set up, watch and change a proxy that hedges UDP requests in the kernel",
       .commands =
           {
-              {"validate", "", "check a configuration; touches nothing", {ConfigOption()}, RunValidate,
+              {"validate",
+               "",
+               "check a configuration; touches nothing",
+               {ConfigOption()},
+               RunValidate,
                {"hedgerow validate --config /etc/hedgerow/hedgerow.yaml"}},
-              {"plan", "", "show what `up` would make on this machine, or `reload` would change; makes nothing",
-               {ConfigOption()}, RunPlan, {"hedgerow plan --config /etc/hedgerow/hedgerow.yaml"}},
+              {"plan",
+               "",
+               "show what `up` would make on this machine, or `reload` would change; makes nothing",
+               {ConfigOption()},
+               RunPlan,
+               {"hedgerow plan --config /etc/hedgerow/hedgerow.yaml"}},
               {"up",
                "",
                "start the daemon and wait until it serves",
                {ConfigOption(), {"log", "FILE", "the daemon's log (default /var/log/hedgerow/INSTANCE.log)"}},
                RunUp,
                {"hedgerow up --config /etc/hedgerow/hedgerow.yaml"}},
-              {"status", "", "show how the services are doing", DaemonOptions(), RunStatus,
+              {"status",
+               "",
+               "show how the services are doing",
+               DaemonOptions(),
+               RunStatus,
                {"hedgerow status", "hedgerow status --json"}},
               {"check",
                "[SERVICE|VIP[:PORT]]",
@@ -61,9 +71,17 @@ const operate::Program& TheProgram() {
                                  {"timeout", "DURATION", "wait so long for each of two tries (default 1s)"}}),
                RunCheck,
                {"hedgerow check", "hedgerow check 10.99.0.53:53", "hedgerow check app --payload 0a1f00"}},
-              {"leader", "show [SERVICE] | set SERVICE BACKEND | unset SERVICE", "show, pin or unpin the leader",
-               DaemonOptions(), RunLeader, {"hedgerow leader show", "hedgerow leader set dns b"}},
-              {"bypass", "SERVICE on|off", "on: no hedging, traffic flows to the leader", DaemonOptions(), RunBypass,
+              {"leader",
+               "show [SERVICE] | set SERVICE BACKEND | unset SERVICE",
+               "show, pin or unpin the leader",
+               DaemonOptions(),
+               RunLeader,
+               {"hedgerow leader show", "hedgerow leader set dns b"}},
+              {"bypass",
+               "SERVICE on|off",
+               "on: no hedging, traffic flows to the leader",
+               DaemonOptions(),
+               RunBypass,
                {"hedgerow bypass dns on"}},
               {"dry-run",
                "SERVICE on|off",
@@ -71,8 +89,12 @@ const operate::Program& TheProgram() {
                DaemonOptions(),
                RunDryRun,
                {"hedgerow dry-run dns on"}},
-              {"drain", "BACKEND [SERVICE]", "send a backend no new requests while another backend is available",
-               DaemonOptions(), RunDrain, {"hedgerow drain b", "hedgerow drain b dns"}},
+              {"drain",
+               "BACKEND [SERVICE]",
+               "send a backend no new requests while another backend is available",
+               DaemonOptions(),
+               RunDrain,
+               {"hedgerow drain b", "hedgerow drain b dns"}},
               {"undrain", "BACKEND [SERVICE]", "end a drain", DaemonOptions(), RunUndrain, {"hedgerow undrain b"}},
               {"reload",
                "",
@@ -94,7 +116,8 @@ const operate::Program& TheProgram() {
                "run a hedgerow-steer command: give each source its own worker of a daemon of several processes",
                {},
                RunSteer,
-               {"hedgerow steer run --listen 192.0.2.1:2055 -n 4 -- collector", "hedgerow steer show", "hedgerow steer help"}},
+               {"hedgerow steer run --listen 192.0.2.1:2055 -n 4 -- collector", "hedgerow steer show",
+                "hedgerow steer help"}},
               {"down", "", "remove everything and end the daemon", DaemonOptions(), RunDown, {"hedgerow down"}},
               {"clean",
                "",
@@ -105,26 +128,29 @@ const operate::Program& TheProgram() {
               {"top",
                "[SERVICE...]",
                "show the activity of each service, backend and kernel program, once a second; q ends it",
-               DaemonOptionsAnd({{"once", "", "print one snapshot and end"},
-                                 {"no-program-times", "",
-                                  "do not have the kernel time its BPF programs, which costs each run some tens of ns"}}),
+               DaemonOptionsAnd(
+                   {{"once", "", "print one snapshot and end"},
+                    {"no-program-times", "",
+                     "do not have the kernel time its BPF programs, which costs each run some tens of ns"}}),
                RunTop,
                {"hedgerow top", "hedgerow top dns --once"}},
               {"trace",
                "",
                "follow single requests on their way through the kernel, one a line, until Ctrl-C",
-               DaemonOptionsAnd({{"service", "S", "only this service"},
-                                 {"backend", "B", "only requests that went to this backend"},
-                                 {"client", "ADDRESS[/BITS]", "only clients of this address or network"},
-                                 {"port", "N", "only clients of this port"},
-                                 {"key", "HEX", "only requests whose correlation bytes are these"},
-                                 {"hedged", "", "only requests that were sent twice"},
-                                 {"slower-than", "DURATION", "only requests that took longer: 5ms"},
-                                 {"rate", "N", "at most N requests a second (default 1000)"},
-                                 {"count", "N", "end after N requests; with --follow: events"},
-                                 {"for", "DURATION", "end after this time: 10s"},
-                                 {"follow", "", "print every event when it happens"},
-                                 {"pcap", "FILE", "write the events to a new capture file, for Wireshark and tcpdump; -: to standard output, in place of lines"}}),
+               DaemonOptionsAnd(
+                   {{"service", "S", "only this service"},
+                    {"backend", "B", "only requests that went to this backend"},
+                    {"client", "ADDRESS[/BITS]", "only clients of this address or network"},
+                    {"port", "N", "only clients of this port"},
+                    {"key", "HEX", "only requests whose correlation bytes are these"},
+                    {"hedged", "", "only requests that were sent twice"},
+                    {"slower-than", "DURATION", "only requests that took longer: 5ms"},
+                    {"rate", "N", "at most N requests a second (default 1000)"},
+                    {"count", "N", "end after N requests; with --follow: events"},
+                    {"for", "DURATION", "end after this time: 10s"},
+                    {"follow", "", "print every event when it happens"},
+                    {"pcap", "FILE",
+                     "write the events to a new capture file, for Wireshark and tcpdump; -: to standard output, in place of lines"}}),
                RunTrace,
                {"hedgerow trace --service dns --hedged --count 10", "hedgerow trace --slower-than 5ms --for 10s",
                 "hedgerow trace --pcap - | tcpdump -r -"}},
@@ -195,9 +221,8 @@ int RunVersion(const Call& call) {
   report.set_abi_version(HR_ABI_VERSION);
   report.set_commit(operate::kCommit);
   report.set_commit_date(operate::kCommitDate);
-  return call.Print(report,
-                    absl::StrCat("hedgerow ", operate::kVersion, " (map layout ", HR_ABI_VERSION, ", commit ", operate::kCommit, " of ",
-                                 operate::kCommitDate, ")\n"));
+  return call.Print(report, absl::StrCat("hedgerow ", operate::kVersion, " (map layout ", HR_ABI_VERSION, ", commit ",
+                                         operate::kCommit, " of ", operate::kCommitDate, ")\n"));
 }
 
 }  // namespace hedgerow::cli

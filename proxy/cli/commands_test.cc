@@ -67,16 +67,14 @@ TEST(HedgerowProgram, ValidateSaysThatTftpDoesNotWorkByAVip) {
   char pattern[] = "/tmp/hedgerow-commands-test.XXXXXX";
   const std::string path = absl::StrCat(mkdtemp(pattern), "/tftp.yaml");
   const auto validated = [&path](int port, int backend_port) {
-    std::ofstream(path) << "services: [{name: boot, vip: 10.99.0.1, port: " << port
-                        << ", profile: flow, backends: ["
+    std::ofstream(path) << "services: [{name: boot, vip: 10.99.0.1, port: " << port << ", profile: flow, backends: ["
                         << "{name: a, address: 10.77.0.11, port: " << backend_port
                         << "}, {name: b, address: 10.77.0.12, port: " << backend_port << "}]}]\n";
     return Hedgerow("validate --config " + path).out;
   };
   EXPECT_THAT(validated(69, 69), HasSubstr("service boot: port 69 is TFTP's"));
   EXPECT_THAT(validated(1069, 69), HasSubstr("port 69 is TFTP's"));
-  EXPECT_THAT(validated(1069, 1069),
-              AllOf(HasSubstr("sound (1 services, 2 backends)"), Not(HasSubstr("TFTP"))));
+  EXPECT_THAT(validated(1069, 1069), AllOf(HasSubstr("sound (1 services, 2 backends)"), Not(HasSubstr("TFTP"))));
   std::filesystem::remove_all(pattern);
 }
 
@@ -131,8 +129,7 @@ TEST(HedgerowProgram, HelpListsEveryCommandAndTheDocumentationNamesThem) {
   for (const operate::Command& command : TheProgram().commands) {
     EXPECT_THAT(help.out, HasSubstr("  " + command.name)) << command.name;
     EXPECT_THAT(docs.str(), HasSubstr("| `" + command.name)) << command.name;
-    EXPECT_THAT(Hedgerow(command.name + " --help").out, StartsWith("usage: hedgerow " + command.name))
-        << command.name;
+    EXPECT_THAT(Hedgerow(command.name + " --help").out, StartsWith("usage: hedgerow " + command.name)) << command.name;
   }
 }
 

@@ -50,10 +50,10 @@ class Doctor {
     for (const net::ProbeResult& probe : net::ProbeKernel()) {
       const bool lacking = probe.found == net::Found::kNo;
       Add(absl::StrCat("kernel ", probe.name),
-          lacking && probe.required                  ? "problem"
-          : lacking                                  ? "absent"
-          : probe.found == net::Found::kUnknown      ? "unknown"
-                                                     : "ok",
+          lacking && probe.required             ? "problem"
+          : lacking                             ? "absent"
+          : probe.found == net::Found::kUnknown ? "unknown"
+                                                : "ok",
           absl::StrCat(std::string(net::ToString(probe.found)), probe.detail.empty() ? "" : ", ", probe.detail,
                        probe.offers.empty() ? "" : absl::StrCat(" (", probe.offers, ")")));
     }
@@ -70,8 +70,7 @@ class Doctor {
     }
     std::vector<std::string> periods;
     for (const DelayMeasurement::Period& period : measured->periods) {
-      periods.push_back(absl::StrCat(config::FormatDurationNs(static_cast<int64_t>(period.nominal_ns)),
-                                     " took ",
+      periods.push_back(absl::StrCat(config::FormatDurationNs(static_cast<int64_t>(period.nominal_ns)), " took ",
                                      config::RoundedDurationNs(static_cast<int64_t>(period.median_ns))));
     }
     Add(check, "ok", absl::StrJoin(periods, ", "));
@@ -105,8 +104,7 @@ class Doctor {
         continue;
       }
       Add("leftovers", "warning",
-          absl::StrCat("instance ", instance, " left something behind; `hedgerow clean --instance ", instance,
-                       "`"));
+          absl::StrCat("instance ", instance, " left something behind; `hedgerow clean --instance ", instance, "`"));
     }
     if (!any) Add("leftovers", "ok", "none");
   }
@@ -152,10 +150,12 @@ class Doctor {
       const std::optional<std::string> uplink = UplinkTo(*network, topology);
       if (!uplink.has_value()) continue;
       Add("clients", "warning",
-          absl::StrCat("service ", service.name(), ": hosts of ", text, " are reached by ", *uplink,
-                       ", as the backends are, which may answer them past this host. Masquerade what they send through it (`iifname ",
-                       *uplink, " oifname ", interface,
-                       " masquerade` in nft)", network->address.is_v4() ? "" : " and list this host's address", "; macvlan and ipvlan containers there need nothing"));
+          absl::StrCat(
+              "service ", service.name(), ": hosts of ", text, " are reached by ", *uplink,
+              ", as the backends are, which may answer them past this host. Masquerade what they send through it (`iifname ",
+              *uplink, " oifname ", interface, " masquerade` in nft)",
+              network->address.is_v4() ? "" : " and list this host's address",
+              "; macvlan and ipvlan containers there need nothing"));
     }
   }
 
@@ -191,8 +191,8 @@ class Doctor {
     if (open.empty()) Add("keys", "ok", "no other user reads a key or changes a configuration");
   }
 
-  // What stands before the reply program, or would: where it is not attached, a program of the hook goes before it or behind it
-  // as `tcx_order` says, and a filter by its priority.
+  // What stands before the reply program, or would: where it is not attached, a program of the hook goes before it or
+  // behind it as `tcx_order` says, and a filter by its priority.
   void Programs(const Topology& topology, const v1::Config& config) {
     bool any = false;
     const bool tcx = config.attach() != v1::ATTACH_CLSACT && net::TcxSupported().value_or(false);
@@ -202,14 +202,16 @@ class Doctor {
         Add("programs", "warning", absl::StrCat(link.name, ": ", std::string(programs.status().message())));
         continue;
       }
-      const bool attached = std::any_of(programs->begin(), programs->end(), [](const net::HookProgram& each) { return each.IsHedgerows(); });
+      const bool attached = std::any_of(programs->begin(), programs->end(),
+                                        [](const net::HookProgram& each) { return each.IsHedgerows(); });
       if (!attached && tcx && config.tcx_order() == v1::TCX_ORDER_FIRST) continue;
       for (const net::HookProgram& program : *programs) {
         if (program.IsHedgerows()) break;
         if (!attached && tcx && program.mechanism == net::Mechanism::kClsact) break;  // TCX runs before filters
         any = true;
         Add("programs", "warning",
-            absl::StrCat(link.name, ": ", program.ToString(), " runs before the reply program. Answers reach it only if that ",
+            absl::StrCat(link.name, ": ", program.ToString(),
+                         " runs before the reply program. Answers reach it only if that ",
                          "program returns TC_ACT_UNSPEC for them; `up` tests it"));
       }
     }
@@ -231,9 +233,10 @@ class Doctor {
       if (net::ReversePathFilterOf(name) != 0) continue;
       any = true;
       Add("rp_filter", "warning",
-          absl::StrCat(name, " takes packets under addresses that are reached by other links, or by none: a host there can ",
-                       "speak as another one (`sysctl -w net.ipv4.conf.", name, ".rp_filter=1`; 2 where routes differ by ",
-                       "direction)"));
+          absl::StrCat(name,
+                       " takes packets under addresses that are reached by other links, or by none: a host there can ",
+                       "speak as another one (`sysctl -w net.ipv4.conf.", name,
+                       ".rp_filter=1`; 2 where routes differ by ", "direction)"));
     }
     if (!any && !names.empty()) Add("rp_filter", "ok", absl::StrCat("on at ", absl::StrJoin(names, ", ")));
   }
@@ -248,11 +251,13 @@ class Doctor {
                      " packets: hosts that send to it may reach VIPs and backends through it"));
   }
 
-  // Netfilter sees a proxied packet under the VIP's name on its way out, and the answer under the VIP's name on its way in.
+  // Netfilter sees a proxied packet under the VIP's name on its way out, and the answer under the VIP's name on its way
+  // in.
   void Firewall(const v1::Config& config) {
     static constexpr size_t kShown = 5;
     const absl::StatusOr<std::string> rules = FirewallRules();
-    if (!rules.ok()) return Add("firewall", "warning", absl::StrCat("not looked at: ", std::string(rules.status().message())));
+    if (!rules.ok())
+      return Add("firewall", "warning", absl::StrCat("not looked at: ", std::string(rules.status().message())));
     std::vector<net::IpAddress> backends;
     for (const v1::Service& service : config.services()) {
       for (const v1::Backend& backend : service.backends()) {
@@ -263,21 +268,29 @@ class Doctor {
     const auto tell = [this](const std::vector<std::string>& found, absl::string_view what) {
       for (size_t i = 0; i < std::min(found.size(), kShown); ++i)
         Add("firewall", "warning", absl::StrCat("the rule \"", found[i], "\" ", what));
-      if (found.size() > kShown) Add("firewall", "warning", absl::StrCat("and ", found.size() - kShown, " more such rules"));
+      if (found.size() > kShown)
+        Add("firewall", "warning", absl::StrCat("and ", found.size() - kShown, " more such rules"));
     };
     const std::vector<std::string> found = RulesThatName(*rules, backends);
-    tell(found, "names a backend and does not see what the proxy sends there: in the rules these packets carry the VIP. Name the VIP "
-                "as well");
+    tell(
+        found,
+        "names a backend and does not see what the proxy sends there: in the rules these packets carry the VIP. Name the VIP "
+        "as well");
     bool alone = false;
     for (const std::string& uplink : UplinkNames(config)) {
       const std::vector<std::string> naming = RulesThatNameAlone(*rules, uplink, config.interface());
       alone |= !naming.empty();
       if (config.vip_route() == v1::VIP_ROUTE_INTERFACE) {
-        tell(naming, absl::StrCat("names the uplink ", uplink, ", and does not hold for packets to a VIP and its answers: they leave and ",
-                                  "come in by ", config.interface(), ". Name ", config.interface(), " as well, or set `vip_route: uplink`"));
+        tell(naming,
+             absl::StrCat("names the uplink ", uplink,
+                          ", and does not hold for packets to a VIP and its answers: they leave and ", "come in by ",
+                          config.interface(), ". Name ", config.interface(), " as well, or set `vip_route: uplink`"));
       } else if (!naming.empty()) {
-        Add("firewall", "ok", absl::StrCat(naming.size(), " rules name the uplink ", uplink, ": `vip_route` is ",
-                                           config.vip_route() == v1::VIP_ROUTE_UPLINK ? "uplink" : "auto, so VIPs are routed by it where that is needed"));
+        Add("firewall", "ok",
+            absl::StrCat(naming.size(), " rules name the uplink ", uplink, ": `vip_route` is ",
+                         config.vip_route() == v1::VIP_ROUTE_UPLINK
+                             ? "uplink"
+                             : "auto, so VIPs are routed by it where that is needed"));
         TellForwarded(config, RulesForForwarded(*rules, uplink, config.interface()));
       }
     }
@@ -291,18 +304,24 @@ class Doctor {
     for (const v1::Service& service : config.services()) {
       const auto vip = net::IpAddress::Parse(service.vip());
       if (!vip.ok() || !MayForwardTo(service)) continue;
-      const bool led = std::any_of(leading->begin(), leading->end(), [&](const net::VipRoute& each) { return each.vip == *vip; });
+      const bool led =
+          std::any_of(leading->begin(), leading->end(), [&](const net::VipRoute& each) { return each.vip == *vip; });
       if (!led)
-        Add("firewall", "warning", absl::StrCat("what this host forwards to service ", service.name(), " is routed by ", config.interface(), ", for which the rule \"",
-                                                needed.front(), "\" does not hold: restart the daemon, which then looks at the rules, or set `vip_route: uplink`"));
+        Add("firewall", "warning",
+            absl::StrCat(
+                "what this host forwards to service ", service.name(), " is routed by ", config.interface(),
+                ", for which the rule \"", needed.front(),
+                "\" does not hold: restart the daemon, which then looks at the rules, or set `vip_route: uplink`"));
     }
   }
 
   void Ports() {
     std::vector<std::string> found = PublicPortsOf("hedgerowd");
     for (std::string& port : PublicPortsOf("hedgerow-node")) found.push_back(std::move(port));
-    for (const std::string& port : found) Add("ports", "warning", absl::StrCat(port, ", which other networks may reach"));
-    if (found.empty()) Add("ports", "ok", "none of the programs that this user may look at listens on a public address");
+    for (const std::string& port : found)
+      Add("ports", "warning", absl::StrCat(port, ", which other networks may reach"));
+    if (found.empty())
+      Add("ports", "ok", "none of the programs that this user may look at listens on a public address");
   }
 
   void Add(absl::string_view check, absl::string_view result, absl::string_view detail) {
@@ -341,7 +360,8 @@ int RunDoctor(const Call& call) {
   }
   std::string text;
   for (const v1::Finding& finding : report.findings()) {
-    absl::StrAppendFormat(&text, "%-8s %-*s %s\n", finding.result(), static_cast<int>(width), finding.check(), finding.detail());
+    absl::StrAppendFormat(&text, "%-8s %-*s %s\n", finding.result(), static_cast<int>(width), finding.check(),
+                          finding.detail());
   }
   if (unknown > 0 && geteuid() != 0) {
     absl::StrAppend(&text, unknown, " checks need more rights than this user has: run `sudo hedgerow doctor",

@@ -70,7 +70,8 @@ std::optional<ListeningSocket> ParseEnd(absl::string_view text) {
 std::set<uint64_t> SocketsOf(const std::string& process) {
   std::set<uint64_t> found;
   std::error_code error;
-  for (std::filesystem::directory_iterator entry(process + "/fd", error), end; !error && entry != end; entry.increment(error)) {
+  for (std::filesystem::directory_iterator entry(process + "/fd", error), end; !error && entry != end;
+       entry.increment(error)) {
     std::error_code gone;
     const std::string target = std::filesystem::read_symlink(entry->path(), gone).string();
     absl::string_view text = target;
@@ -99,8 +100,9 @@ std::vector<ListeningSocket> ListeningSockets(absl::string_view table) {
 bool IsPublic(const net::IpAddress& address) {
   if (address.is_loopback()) return false;
   if (address.is_v4()) {
-    return !InRange(address, "10.0.0.0", 8) && !InRange(address, "172.16.0.0", 12) && !InRange(address, "192.168.0.0", 16) &&
-           !InRange(address, "100.64.0.0", 10) && !InRange(address, "169.254.0.0", 16);
+    return !InRange(address, "10.0.0.0", 8) && !InRange(address, "172.16.0.0", 12) &&
+           !InRange(address, "192.168.0.0", 16) && !InRange(address, "100.64.0.0", 10) &&
+           !InRange(address, "169.254.0.0", 16);
   }
   return !InRange(address, "fc00::", 7) && !InRange(address, "fe80::", 10);
 }
@@ -122,7 +124,8 @@ std::vector<std::string> PublicPortsOf(const std::string& program) {
         if (!sockets.contains(socket.inode) || !IsPublic(socket.address)) continue;
         const std::string address = socket.address.ToString();
         found.push_back(absl::StrCat(program, " (pid ", pid, ") listens on ", std::string(protocol).substr(0, 3), " ",
-                                     socket.address.is_v4() ? address : absl::StrCat("[", address, "]"), ":", socket.port));
+                                     socket.address.is_v4() ? address : absl::StrCat("[", address, "]"), ":",
+                                     socket.port));
       }
     }
   }

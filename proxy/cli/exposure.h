@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What is open on a host, as `hedgerow doctor` names it: ports that other networks reach, files with keys that other users can
-// read. The functions on text are pure; the others read /proc and files, and change nothing.
+// What is open on a host, as `hedgerow doctor` names it: ports that other networks reach, files with keys that other
+// users can read. The functions on text are pure; the others read /proc and files, and change nothing.
 
 #pragma once
 

@@ -44,7 +44,8 @@ TEST(IsPublic, IsWhatOtherNetworksReach) {
   for (const char* inside : {"127.0.0.1", "10.255.0.1", "172.16.0.1", "172.31.255.255", "192.168.1.1", "100.64.0.1",
                              "169.254.1.1", "::1", "fd00::1", "fc00::1", "fe80::1"})
     EXPECT_FALSE(IsPublic(Address(inside))) << inside;
-  for (const char* outside : {"0.0.0.0", "::", "8.8.8.8", "172.32.0.1", "172.15.0.1", "100.128.0.1", "192.169.0.1", "2001:db8::1"})
+  for (const char* outside :
+       {"0.0.0.0", "::", "8.8.8.8", "172.32.0.1", "172.15.0.1", "100.128.0.1", "192.169.0.1", "2001:db8::1"})
     EXPECT_TRUE(IsPublic(Address(outside))) << outside;
 }
 

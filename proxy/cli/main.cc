@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // hedgerow: the command line. `hedgerow cluster COMMAND` becomes `hedgerow-node COMMAND`, and `hedgerow steer COMMAND`
-// `hedgerow-steer COMMAND`, from this program's own folder: proxy, cluster and steering know nothing of each other, and an operator
-// need not know which program a word is of.
+// `hedgerow-steer COMMAND`, from this program's own folder: proxy, cluster and steering know nothing of each other, and
+// an operator need not know which program a word is of.
 
 #include <unistd.h>
 
@@ -34,7 +34,8 @@ int Become(const char* program, char** arguments) {
 int main(int argc, char** argv) {
   hedgerow::operate::OpenStandardDescriptors();
   for (const auto& [word, program] : {std::pair("cluster", "hedgerow-node"), std::pair("steer", "hedgerow-steer")}) {
-    if (argc > 2 && std::string_view(argv[1]) == word && std::string_view(argv[2]) != "--help") return Become(program, argv + 1);
+    if (argc > 2 && std::string_view(argv[1]) == word && std::string_view(argv[2]) != "--help")
+      return Become(program, argv + 1);
   }
   return hedgerow::operate::Run(hedgerow::cli::TheProgram(), {argv + 1, argv + argc}, std::cout, std::cerr);
 }

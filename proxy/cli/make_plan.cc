@@ -44,9 +44,11 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
       if (ifindex != net::kLoopbackIfindex) add(program, link.name, hook);
   };
   for (const Hook& hook : kHooks) {
-    const absl::string_view program = absl::StripPrefix(hook.program, "hr_"), direction = hook.egress ? "egress" : "ingress";
+    const absl::string_view program = absl::StripPrefix(hook.program, "hr_"),
+                            direction = hook.egress ? "egress" : "ingress";
     if (hook.place == Place::kUplinks) on_uplinks(program, direction);
-    add(program, hook.place == Place::kUplinks ? "lo" : absl::StrCat(config.interface(), SuffixOf(hook.place)), direction);
+    add(program, hook.place == Place::kUplinks ? "lo" : absl::StrCat(config.interface(), SuffixOf(hook.place)),
+        direction);
   }
   on_uplinks("splitter", "egress");
 }
@@ -76,25 +78,23 @@ void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
 // " at first, then adaptive between 1ms and 100ms"
 std::string Adaptive(const v1::Service& service) {
   if (!service.has_adaptive()) return "";
-  return absl::StrCat(" at first, then adaptive between ",
-                      config::FormatDurationNs(service.adaptive().floor_ns()), " and ",
-                      config::FormatDurationNs(service.adaptive().cap_ns()));
+  return absl::StrCat(" at first, then adaptive between ", config::FormatDurationNs(service.adaptive().floor_ns()),
+                      " and ", config::FormatDurationNs(service.adaptive().cap_ns()));
 }
 
 std::string Summary(const v1::Service& service) {
-  const std::string cluster =
-      service.has_cluster() ? absl::StrCat(", cluster ", service.cluster().id(),
-                                           " announces its leader on port ", service.cluster().announce_port())
-                            : "";
+  const std::string cluster = service.has_cluster()
+                                  ? absl::StrCat(", cluster ", service.cluster().id(), " announces its leader on port ",
+                                                 service.cluster().announce_port())
+                                  : "";
   return absl::StrCat(service.vip(), " port ", service.port(), ", ", service.profile(), ", hedge after ",
                       config::FormatDurationNs(service.delay_ns()), Adaptive(service), ", deadline ",
-                      config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(),
-                      " attempts, budget ", config::FormatPercentPpm(service.budget_ppm()),
-                      service.idle_copies_ppm() > 0
-                          ? absl::StrCat(", two copies at once up to a load of ", config::FormatPercentPpm(service.idle_copies_ppm()))
-                          : "",
-                      ", suspect after ",
-                      config::FormatDurationNs(service.suspect_min_ns()), " to ",
+                      config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(), " attempts, budget ",
+                      config::FormatPercentPpm(service.budget_ppm()),
+                      service.idle_copies_ppm() > 0 ? absl::StrCat(", two copies at once up to a load of ",
+                                                                   config::FormatPercentPpm(service.idle_copies_ppm()))
+                                                    : "",
+                      ", suspect after ", config::FormatDurationNs(service.suspect_min_ns()), " to ",
                       config::FormatDurationNs(service.suspect_max_ns()), " of silence", cluster,
                       service.prefer() == v1::PREFER_FASTEST ? ", the fastest is asked first" : "",
                       service.dry_run() == v1::SWITCH_ON ? ", DRY RUN" : "");
@@ -115,8 +115,7 @@ void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan
       const v1::Backend& backend = service.backends(j);
       const auto uplink = topology.uplinks.find(path.backends.at(static_cast<size_t>(j)).uplink);
       const std::string via = uplink == topology.uplinks.end() ? "?" : uplink->second.name;
-      out.add_backends(
-          absl::StrCat(backend.name(), " ", backend.address(), " port ", backend.port(), " via ", via));
+      out.add_backends(absl::StrCat(backend.name(), " ", backend.address(), " port ", backend.port(), " via ", via));
       if (uplink != topology.uplinks.end() &&
           std::find(out.uplinks().begin(), out.uplinks().end(), via) == out.uplinks().end()) {
         out.add_uplinks(via);
@@ -166,8 +165,7 @@ v1::Plan MakePlan(const v1::Config& config, const std::string& file, const Topol
 }
 
 std::string PlanText(const v1::Plan& plan) {
-  std::string out =
-      absl::StrCat("instance ", plan.instance(), " of ", plan.file(), "; pins in ", plan.pins(), "\n");
+  std::string out = absl::StrCat("instance ", plan.instance(), " of ", plan.file(), "; pins in ", plan.pins(), "\n");
   absl::StrAppend(&out, "\nlinks\n");
   for (const v1::PlannedLink& link : plan.links()) {
     absl::StrAppend(&out, "  veth ", link.name(), " and ", link.peer(), ": ", link.purpose(), "\n");
@@ -179,8 +177,7 @@ std::string PlanText(const v1::Plan& plan) {
   }
   absl::StrAppend(&out, "\nprograms\n");
   for (const v1::PlannedAttachment& attachment : plan.attachments()) {
-    absl::StrAppend(&out, "  ", attachment.program(), " on ", attachment.device(), " ", attachment.hook(),
-                    "\n");
+    absl::StrAppend(&out, "  ", attachment.program(), " on ", attachment.device(), " ", attachment.hook(), "\n");
   }
   absl::StrAppend(&out, "\nmaps, about ", Megabytes(plan.map_bytes()), " of kernel memory\n");
   // `--json` lists every one.
@@ -193,8 +190,7 @@ std::string PlanText(const v1::Plan& plan) {
       small_bytes += map.bytes();
       continue;
     }
-    absl::StrAppendFormat(&out, "  %-20s %10d entries %10s\n", map.name(), map.entries(),
-                          Megabytes(map.bytes()));
+    absl::StrAppendFormat(&out, "  %-20s %10d entries %10s\n", map.name(), map.entries(), Megabytes(map.bytes()));
   }
   absl::StrAppendFormat(&out, "  %-20s %10d maps    %10s\n", "all others", small, Megabytes(small_bytes));
   absl::StrAppend(&out, "\nservices\n");

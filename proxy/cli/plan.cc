@@ -23,11 +23,11 @@ int RunPlan(const Call& call) {
   Topology topology = ResolveHere(*config);
   for (const v1::Service& service : config->services()) {
     const std::string& path = service.cluster().key_file();
-    const absl::Status key = path.empty() ? absl::OkStatus() : operate::ReadKeyRing(path, operate::Reader::kShows).status();
+    const absl::Status key =
+        path.empty() ? absl::OkStatus() : operate::ReadKeyRing(path, operate::Reader::kShows).status();
     if (key.ok()) continue;
-    topology.problems.push_back(
-        {ProblemCode::kKeyFile,
-         absl::StrCat("service ", service.name(), ": the key file ", path, " ", std::string(key.message()))});
+    topology.problems.push_back({ProblemCode::kKeyFile, absl::StrCat("service ", service.name(), ": the key file ",
+                                                                     path, " ", std::string(key.message()))});
   }
   v1::Plan plan = MakePlan(*config, call.arguments.Get("config"), topology, get_nprocs_conf());
   if (auto running = FindRunningDaemon(*config, call.arguments.Get("config")); running.has_value())

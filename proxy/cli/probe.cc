@@ -41,16 +41,19 @@ bool AskForErrors(const ProbeTarget& target, int socket) {
 
 Open Send(const ProbeTarget& target, bool from_anywhere, ProbeResult& result) {
   const net::SocketAddress address(target.address, target.port);
-  Open open{.socket = net::UniqueFd(socket(target.address.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)), .sent = absl::Now()};
+  Open open{.socket = net::UniqueFd(socket(target.address.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
+            .sent = absl::Now()};
   const int fd = open.socket.get();
-  const bool ready = open.socket.valid() && (from_anywhere ? AskForErrors(target, fd) : connect(fd, address.get(), address.bytes) == 0);
+  const bool ready = open.socket.valid() &&
+                     (from_anywhere ? AskForErrors(target, fd) : connect(fd, address.get(), address.bytes) == 0);
   if (ready && !Prepare(target, fd)) {
     open.socket.Reset();
     return open;
   }
   open.sent = absl::Now();
   const sockaddr* to = from_anywhere ? address.get() : nullptr;
-  if (ready && sendto(fd, target.payload.data(), target.payload.size(), 0, to, from_anywhere ? address.bytes : 0) >= 0) return open;
+  if (ready && sendto(fd, target.payload.data(), target.payload.size(), 0, to, from_anywhere ? address.bytes : 0) >= 0)
+    return open;
   result = {.kind = Kind::kUnsent, .error = errno};
   open.socket.Reset();
   return open;
@@ -61,7 +64,8 @@ void Receive(const ProbeTarget& target, Open& open, ProbeResult& result) {
   std::string buffer(kMaxDatagram, '\0');
   sockaddr_storage sender{};
   socklen_t size = sizeof(sender);
-  const ssize_t bytes = recvfrom(open.socket.get(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&sender), &size);
+  const ssize_t bytes =
+      recvfrom(open.socket.get(), buffer.data(), buffer.size(), 0, reinterpret_cast<sockaddr*>(&sender), &size);
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
   result.kind = bytes < 0 ? Kind::kError : Kind::kReply;
   result.error = bytes < 0 ? errno : 0;
@@ -77,16 +81,20 @@ void Receive(const ProbeTarget& target, Open& open, ProbeResult& result) {
   open.socket.Reset();
 }
 
-void ProbeSilent(const std::vector<ProbeTarget>& targets, absl::Duration timeout, bool from_anywhere, std::vector<ProbeResult>& results) {
+void ProbeSilent(const std::vector<ProbeTarget>& targets, absl::Duration timeout, bool from_anywhere,
+                 std::vector<ProbeResult>& results) {
   std::vector<Open> open(targets.size());
   for (size_t i = 0; i < targets.size(); ++i)
-    if (results[i].kind == Kind::kSilent) open[i] = Send(targets[i], from_anywhere && targets[i].prepare == nullptr, results[i]);
+    if (results[i].kind == Kind::kSilent)
+      open[i] = Send(targets[i], from_anywhere && targets[i].prepare == nullptr, results[i]);
   const absl::Time end = absl::Now() + timeout;
   while (absl::Now() < end) {
     std::vector<pollfd> wanted;
-    for (const Open& each : open) wanted.push_back({.fd = each.socket.valid() ? each.socket.get() : -1, .events = POLLIN, .revents = 0});
+    for (const Open& each : open)
+      wanted.push_back({.fd = each.socket.valid() ? each.socket.get() : -1, .events = POLLIN, .revents = 0});
     if (std::all_of(wanted.begin(), wanted.end(), [](const pollfd& each) { return each.fd < 0; })) return;
-    if (poll(wanted.data(), wanted.size(), static_cast<int>(absl::ToInt64Milliseconds(end - absl::Now())) + 1) <= 0) continue;
+    if (poll(wanted.data(), wanted.size(), static_cast<int>(absl::ToInt64Milliseconds(end - absl::Now())) + 1) <= 0)
+      continue;
     for (size_t i = 0; i < open.size(); ++i)
       if (wanted[i].revents != 0) Receive(targets[i], open[i], results[i]);
   }

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// One datagram to each of several addresses at a time, from a socket each, and what came back. Used by `hedgerow check`.
+// One datagram to each of several addresses at a time, from a socket each, and what came back. Used by `hedgerow
+// check`.
 #pragma once
 
 #include <cstdint>
@@ -31,8 +32,9 @@ struct ProbeResult {
   net::SocketEnd from{};   // kFromElsewhere: where the reply came from, which is not what was asked
 };
 
-// Targets that stay silent for `timeout` are asked a second time: one datagram may be lost by chance, and a server of several addresses may
-// have answered from another one, which a connected socket refuses. Without `prepare` the second socket is not connected.
+// Targets that stay silent for `timeout` are asked a second time: one datagram may be lost by chance, and a server of
+// several addresses may have answered from another one, which a connected socket refuses. Without `prepare` the second
+// socket is not connected.
 std::vector<ProbeResult> ProbeAll(const std::vector<ProbeTarget>& targets, absl::Duration timeout);
 
 }  // namespace hedgerow::cli

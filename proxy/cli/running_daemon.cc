@@ -15,7 +15,8 @@ namespace {
 
 // Its socket is a path, which other network namespaces see as well.
 bool IsInThisNamespace(int64_t pid) {
-  struct stat ours {}, theirs {};
+  struct stat ours {
+  }, theirs{};
   return stat("/proc/self/ns/net", &ours) == 0 && stat(absl::StrCat("/proc/", pid, "/ns/net").c_str(), &theirs) == 0 &&
          ours.st_dev == theirs.st_dev && ours.st_ino == theirs.st_ino;
 }

@@ -15,7 +15,8 @@ struct RunningDaemon {
   v1::Status status;
   v1::ReloadReply reload;  // what a reload of the file would change
 };
-// Empty where none runs in this network namespace, this user may not open its socket, or it cannot say (it may not read the file).
+// Empty where none runs in this network namespace, this user may not open its socket, or it cannot say (it may not read
+// the file).
 std::optional<RunningDaemon> FindRunningDaemon(const v1::Config& config, const std::string& file);
 
 }  // namespace hedgerow::cli

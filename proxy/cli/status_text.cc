@@ -89,11 +89,13 @@ std::string SuspectAfter(const v1::ServiceStatus& service) {
 std::string Paths(const v1::ServiceStatus& service) {
   std::vector<std::pair<std::string, std::vector<std::string>>> ways;
   for (const v1::BackendStatus& backend : service.backends()) {
-    const std::string way = backend.uplink().empty()
-                                ? " by no interface"
-                                : absl::StrCat(" by ", backend.uplink(), backend.next_hop().empty() ? "" : " via ", backend.next_hop());
+    const std::string way =
+        backend.uplink().empty()
+            ? " by no interface"
+            : absl::StrCat(" by ", backend.uplink(), backend.next_hop().empty() ? "" : " via ", backend.next_hop());
     const auto known = std::find_if(ways.begin(), ways.end(), [&](const auto& each) { return each.first == way; });
-    (known == ways.end() ? ways.emplace_back(way, std::vector<std::string>()) : *known).second.push_back(backend.name());
+    (known == ways.end() ? ways.emplace_back(way, std::vector<std::string>()) : *known)
+        .second.push_back(backend.name());
   }
   std::vector<std::string> words;
   for (const auto& [way, names] : ways) words.push_back(absl::StrCat(absl::StrJoin(names, " and "), way));
@@ -104,39 +106,42 @@ std::string Paths(const v1::ServiceStatus& service) {
 std::string Loads(const v1::ServiceStatus& service) {
   std::vector<std::string> words;
   for (const v1::BackendStatus& backend : service.backends())
-    words.push_back(absl::StrFormat("%s %.0f%% (%d in flight%s)", backend.name(), 100 * backend.load(), backend.in_flight(),
+    words.push_back(absl::StrFormat("%s %.0f%% (%d in flight%s)", backend.name(), 100 * backend.load(),
+                                    backend.in_flight(),
                                     backend.slow_at() > 0 ? absl::StrCat(", slow from ", backend.slow_at()) : ""));
-  return absl::StrFormat("two at once up to a load of %.0f%%: %s", 100 * service.idle_share(), absl::StrJoin(words, ", "));
+  return absl::StrFormat("two at once up to a load of %.0f%%: %s", 100 * service.idle_share(),
+                         absl::StrJoin(words, ", "));
 }
 
-// "a is suspect to one client, which waits there for 812ms; healthy to all others": no problem of the backend's, as far as is known.
+// "a is suspect to one client, which waits there for 812ms; healthy to all others": no problem of the backend's, as far
+// as is known.
 std::string OneClients(const v1::ServiceStatus& service) {
   std::vector<std::string> words;
   for (const v1::BackendStatus& backend : service.backends())
     if (!backend.one_client_health().empty())
-      words.push_back(absl::StrCat(backend.name(), " is ", backend.one_client_health(), " to one client, which waits there for ",
-                                   Duration(backend.one_client_waits_ns()), "; ",
-                                   backend.health() == "down" ? "suspect" : "healthy", " to all others"));
+      words.push_back(absl::StrCat(backend.name(), " is ", backend.one_client_health(),
+                                   " to one client, which waits there for ", Duration(backend.one_client_waits_ns()),
+                                   "; ", backend.health() == "down" ? "suspect" : "healthy", " to all others"));
   return absl::StrJoin(words, "; ");
 }
 
 void Backends(const v1::ServiceStatus& service, std::string& out) {
-  absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role",
-                        "state", "sent", "won", "p50", "p99");
+  absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10s %10s %9s %9s\n", "backend", "address", "role", "state",
+                        "sent", "won", "p50", "p99");
   for (const v1::BackendStatus& backend : service.backends()) {
     const bool seen = backend.answer_ns().count() > 0;
     absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10d %10d %9s %9s\n", backend.name(),
                           config::FormatEndpoint(backend.address(), backend.port()), backend.role(),
-                          backend.drained() ? "drained" : backend.health(), backend.sent(),
-                          backend.won(), seen ? Duration(backend.answer_ns().p50()) : "-",
+                          backend.drained() ? "drained" : backend.health(), backend.sent(), backend.won(),
+                          seen ? Duration(backend.answer_ns().p50()) : "-",
                           seen ? Duration(backend.answer_ns().p99()) : "-");
   }
 }
 
 void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service, std::string& out) {
   absl::StrAppend(&out, "\n", service.name(), "  ", config::FormatEndpoint(service.vip(), service.port()), "  ",
-                  service.profile(), "  leader ", service.leader(), LeaderSource(service), ", ",
-                  LeaderState(service), service.bypass() ? ", BYPASSED: no hedging" : "",
+                  service.profile(), "  leader ", service.leader(), LeaderSource(service), ", ", LeaderState(service),
+                  service.bypass() ? ", BYPASSED: no hedging" : "",
                   service.dry_run() ? ", DRY RUN: nothing is sent twice" : "", "\n");
   if (service.requests_to() != service.leader())
     absl::StrAppend(&out, "  requests to  ", service.requests_to(), Why(service), "\n");
@@ -150,7 +155,8 @@ void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service,
     absl::StrAppendFormat(&out, "  extra        %d datagrams beyond the first of each request, %.2f%%\n",
                           service.extra_sends(), 100 * service.extra_sends_share());
   }
-  if (service.idle_share() > 0) absl::StrAppend(&out, "  copies       ", service.idle_copies(), ", ", Loads(service), "\n");
+  if (service.idle_share() > 0)
+    absl::StrAppend(&out, "  copies       ", service.idle_copies(), ", ", Loads(service), "\n");
   if (service.would_hedge() + service.would_fail_over() + service.would_copy() > 0) {
     absl::StrAppend(&out, "  dry runs     would have hedged ", service.would_hedge(), ", failed over ",
                     service.would_fail_over(), ", sent two copies at once of ", service.would_copy(), "\n");
@@ -181,8 +187,7 @@ std::string ChangeText(const v1::ConfigChange& change) {
   if (change.kind() == "changed")
     return absl::StrCat("  ", change.path(), ": ", Quoted(change.from()), " -> ", Quoted(change.to()), "\n");
   const std::string& what = change.kind() == "added" ? change.to() : change.from();
-  return absl::StrCat(change.kind() == "added" ? "+ " : "- ", change.path(), what.empty() ? "" : ": ", what,
-                      "\n");
+  return absl::StrCat(change.kind() == "added" ? "+ " : "- ", change.path(), what.empty() ? "" : ": ", what, "\n");
 }
 
 }  // namespace
@@ -191,17 +196,15 @@ std::string DrainText(const v1::DrainReply& reply) {
   std::string out;
   for (const v1::Drained& drained : reply.backends()) {
     absl::StrAppend(&out, drained.service(), ": ", drained.backend(),
-                    drained.drained() ? " is drained" : " serves again", "; requests go to ",
-                    drained.requests_to());
+                    drained.drained() ? " is drained" : " serves again", "; requests go to ", drained.requests_to());
     if (drained.drained() && (drained.without_effect() || drained.requests_to() == drained.backend()))
       absl::StrAppend(&out, drained.requests_to() == drained.backend() ? "" : ", which is drained too",
                       ": no other backend is available, so draining has no effect");
     absl::StrAppend(&out, "\n");
     if (drained.drained() && drained.leads()) {
-      absl::StrAppend(
-          &out,
-          "  It leads its cluster, and the others send its writes on to it. `hedgerow-node transfer` "
-          "there hands leadership over.\n");
+      absl::StrAppend(&out,
+                      "  It leads its cluster, and the others send its writes on to it. `hedgerow-node transfer` "
+                      "there hands leadership over.\n");
     }
   }
   return out;
@@ -211,8 +214,10 @@ std::string ReloadText(const v1::ReloadReply& reply, bool dry_run) {
   std::string out;
   for (const v1::ConfigChange& change : reply.changes()) out += ChangeText(change);
   if (reply.problems_size() > 0) {
-    absl::StrAppend(&out, dry_run ? "a reload would be refused; nothing has changed. Because:\n  "
-                                  : absl::StrCat("refused as a whole; nothing of ", reply.file(), " was applied. Because:\n  "),
+    absl::StrAppend(&out,
+                    dry_run
+                        ? "a reload would be refused; nothing has changed. Because:\n  "
+                        : absl::StrCat("refused as a whole; nothing of ", reply.file(), " was applied. Because:\n  "),
                     absl::StrJoin(reply.problems(), "\n  "), "\n");
   } else if (reply.applied()) {
     absl::StrAppend(&out, reply.file(), " is in force\n");
@@ -225,8 +230,8 @@ std::string ReloadText(const v1::ReloadReply& reply, bool dry_run) {
 }
 
 std::string LeaderText(const v1::Leader& leader) {
-  std::string out = absl::StrFormat("%-16s %-12s %-8s %s", leader.service(), leader.leader(), leader.state(),
-                                    leader.source());
+  std::string out =
+      absl::StrFormat("%-16s %-12s %-8s %s", leader.service(), leader.leader(), leader.state(), leader.source());
   if (!leader.announced().empty()) {
     if (leader.source() != "announced") absl::StrAppend(&out, "; announced is ", leader.announced());
     absl::StrAppend(&out, ": cluster epoch ", leader.cluster_epoch(), ", term ", leader.term(), ", sequence ",
@@ -237,9 +242,8 @@ std::string LeaderText(const v1::Leader& leader) {
 }
 
 std::string StatusText(const v1::Status& status) {
-  std::string out =
-      absl::StrCat("hedgerow ", status.version(), "  instance ", status.instance(), "  ", status.state(),
-                   "  pid ", status.pid(), "  up ", config::AgeText(status.uptime_ns()), "\n");
+  std::string out = absl::StrCat("hedgerow ", status.version(), "  instance ", status.instance(), "  ", status.state(),
+                                 "  pid ", status.pid(), "  up ", config::AgeText(status.uptime_ns()), "\n");
   for (const std::string& problem : status.problems()) absl::StrAppend(&out, "  PROBLEM: ", problem, "\n");
   std::vector<std::string> uplinks;
   for (const v1::Uplink& uplink : status.uplinks()) {
@@ -247,12 +251,11 @@ std::string StatusText(const v1::Status& status) {
         uplink.before().empty() ? "" : absl::StrCat(", behind ", absl::StrJoin(uplink.before(), ", "));
     uplinks.push_back(absl::StrCat(uplink.name(), " (", uplink.attach(), uplink.up() ? "" : ", DOWN", before, ")"));
   }
-  absl::StrAppend(&out, "  interface    ", status.interface(), ", uplinks ", absl::StrJoin(uplinks, ", "),
-                  "\n");
+  absl::StrAppend(&out, "  interface    ", status.interface(), ", uplinks ", absl::StrJoin(uplinks, ", "), "\n");
   const v1::Clock& clock = status.clock();
   absl::StrAppend(&out, "  clock        ", clock.kind(), ", ", clock.running() ? "running" : "at rest", ", ",
-                  clock.laps(), " laps, ", clock.restarts(), " restarts, off by ",
-                  Duration(clock.measured_error_ns()), " at start\n");
+                  clock.laps(), " laps, ", clock.restarts(), " restarts, off by ", Duration(clock.measured_error_ns()),
+                  " at start\n");
   absl::StrAppend(&out, "  fire error   ", P50P99(status.fire_error_ns()), "\n");
   if (!status.metrics().empty())
     absl::StrAppend(&out, "  metrics      ", operate::PageText(status.metrics(), "/metrics"), "\n");

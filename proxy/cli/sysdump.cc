@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `hedgerow sysdump`: everything that a report of a fault needs, in one archive: what the daemon, the kernel and the log say, and the
-// configuration without its keys. What cannot be had is named in the archive, and does not stop the rest. The parked copies, which
-// are the clients' data, are left out; a trace has clients' addresses and correlation bytes.
+// `hedgerow sysdump`: everything that a report of a fault needs, in one archive: what the daemon, the kernel and the
+// log say, and the configuration without its keys. What cannot be had is named in the archive, and does not stop the
+// rest. The parked copies, which are the clients' data, are left out; a trace has clients' addresses and correlation
+// bytes.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -60,7 +61,8 @@ constexpr std::array kOfTheMachine = {
     Part{"maps.txt", "bpftool map show"},
     Part{"pins.txt", "find /sys/fs/bpf/hedgerow -ls"},
     Part{"firewall.txt", "nft list ruleset"},
-    Part{"network-settings.txt", "sysctl -a 2>/dev/null | grep -E '^net\\.(core|ipv4|ipv6)|bpf' | grep -vE 'fastopen_key|stable_secret'"},
+    Part{"network-settings.txt",
+         "sysctl -a 2>/dev/null | grep -E '^net\\.(core|ipv4|ipv6)|bpf' | grep -vE 'fastopen_key|stable_secret'"},
     Part{"network-counters.txt", "cat /proc/net/snmp /proc/net/netstat /proc/net/softnet_stat"},
     Part{"journal.txt", "journalctl --no-pager --lines=5000 -u hedgerowd -u 'hedgerowd@*'"},
     Part{"steer.json",
@@ -86,7 +88,8 @@ std::string OutputOf(const std::string& command) {
   }
   const int ended = pclose(pipe);
   if (cut) absl::StrAppend(&out, "\n[cut here: longer than ", kMostBytesOfAPart >> 20, " MiB]\n");
-  if (WIFEXITED(ended) && (WEXITSTATUS(ended) == 124 || WEXITSTATUS(ended) == 128 + SIGKILL)) absl::StrAppend(&out, "[ended after 10 s]\n");
+  if (WIFEXITED(ended) && (WEXITSTATUS(ended) == 124 || WEXITSTATUS(ended) == 128 + SIGKILL))
+    absl::StrAppend(&out, "[ended after 10 s]\n");
   if (WIFEXITED(ended) && WEXITSTATUS(ended) == 127) absl::StrAppend(&out, "[a program is not installed]\n");
   return out;
 }
@@ -99,7 +102,8 @@ void NoteInterrupts() {
   action.sa_handler = [](int) { interrupted = 1; };
   for (const int each : {SIGINT, SIGTERM, SIGHUP}) {
     struct sigaction present {};
-    if (sigaction(each, nullptr, &present) == 0 && present.sa_handler != SIG_IGN) sigaction(each, &action, nullptr);  // nohup's stays
+    if (sigaction(each, nullptr, &present) == 0 && present.sa_handler != SIG_IGN)
+      sigaction(each, &action, nullptr);  // nohup's stays
   }
 }
 
@@ -123,7 +127,8 @@ class Dump {
     std::ostringstream out;
     std::ostringstream err;
     const int exit_code = operate::Run(TheProgram(), argv, out, err);
-    Add(file, absl::StrCat(out.str(), err.str(), exit_code == kExitOk ? "" : absl::StrCat("[exit code ", exit_code, "]\n")));
+    Add(file,
+        absl::StrCat(out.str(), err.str(), exit_code == kExitOk ? "" : absl::StrCat("[exit code ", exit_code, "]\n")));
   }
   v1::SysdumpReport& report() { return report_; }
 
@@ -139,20 +144,23 @@ std::string ConfigFile(const Call& call, const absl::StatusOr<v1::Status>& statu
   return status.ok() ? status->config_file() : "";
 }
 
-// A file with errors may have a key in any place, and an error quotes what stands there: only the places are told. `sound`: it has none.
+// A file with errors may have a key in any place, and an error quotes what stands there: only the places are told.
+// `sound`: it has none.
 std::string ConfigWithoutKeys(const std::string& file, bool& sound) {
   if (file.empty()) return "no --config, and no daemon that names its file\n";
   config::Diagnostics errors(file);
   const v1::Config config = config::LoadFile(file, errors);
   sound = errors.empty();
-  if (errors.empty()) return absl::StrCat("# ", file, " with all defaults\n", config::EmitYaml(config, config::Secrets::kHidden));
+  if (errors.empty())
+    return absl::StrCat("# ", file, " with all defaults\n", config::EmitYaml(config, config::Secrets::kHidden));
   std::string text = absl::StrCat("# ", file, " has errors and is left out for the keys in it:\n");
   for (const config::Diagnostic& error : errors.InOrder())
     absl::StrAppend(&text, "# line ", error.mark.line, ", column ", error.mark.column, ": ", error.path, "\n");
   return text;
 }
 
-absl::Status Pack(const std::string& parent, const std::string& name, const std::string& out, const net::UniqueFd& archive) {
+absl::Status Pack(const std::string& parent, const std::string& name, const std::string& out,
+                  const net::UniqueFd& archive) {
   const pid_t pid = fork();
   if (pid < 0) return absl::ErrnoToStatus(errno, "starting tar");
   if (pid == 0) {
@@ -169,7 +177,8 @@ absl::Status Pack(const std::string& parent, const std::string& name, const std:
 
 int RunSysdump(const Call& call) {
   if (call.arguments.words.size() > 1) return call.UsageError("sysdump takes no words");
-  const std::string socket = SocketPath(call.arguments).value_or(kDefaultSocket);  // a configuration with errors names none
+  const std::string socket =
+      SocketPath(call.arguments).value_or(kDefaultSocket);  // a configuration with errors names none
   const std::string name =
       absl::StrCat("hedgerow-sysdump-", absl::FormatTime("%Y%m%dT%H%M%SZ", absl::Now(), absl::UTCTimeZone()));
   const std::string out = call.arguments.Get("out", absl::StrCat(name, ".tar.gz"));
@@ -205,9 +214,11 @@ int RunSysdump(const Call& call) {
   dump.Add("config.yaml", ConfigWithoutKeys(file, sound));
   // Groups of `hedgerow steer` are asked by their own program, which stands beside this one.
   std::error_code unknown;
-  setenv("HEDGEROW_STEER", (std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path() / "hedgerow-steer").c_str(), 1);
+  setenv("HEDGEROW_STEER",
+         (std::filesystem::read_symlink("/proc/self/exe", unknown).parent_path() / "hedgerow-steer").c_str(), 1);
   dump.AddOwn("version.txt", {"version"});
-  dump.AddOwn("doctor.txt", sound ? std::vector<std::string>{"doctor", "--config", file} : std::vector<std::string>{"doctor"});
+  dump.AddOwn("doctor.txt",
+              sound ? std::vector<std::string>{"doctor", "--config", file} : std::vector<std::string>{"doctor"});
   add_of_daemon("status.txt", {"status", "--socket", socket});
   add_of_daemon("status.json", {"status", "--json", "--socket", socket});
   add_of_daemon("leader.txt", {"leader", "show", "--socket", socket});

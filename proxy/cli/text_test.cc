@@ -96,10 +96,13 @@ TEST(StatusText, NamesABackendThatOneClientAloneMisses) {
   backend.set_health("healthy");
   backend.set_one_client_health("suspect");
   backend.set_one_client_waits_ns(812'000'000);
-  EXPECT_THAT(StatusText(status), HasSubstr("  one client   a is suspect to one client, which waits there for 812ms; healthy to all others\n"));
+  EXPECT_THAT(
+      StatusText(status),
+      HasSubstr("  one client   a is suspect to one client, which waits there for 812ms; healthy to all others\n"));
   backend.set_health("down");
   backend.set_one_client_health("down");
-  EXPECT_THAT(StatusText(status), HasSubstr("a is down to one client, which waits there for 812ms; suspect to all others\n"));
+  EXPECT_THAT(StatusText(status),
+              HasSubstr("a is down to one client, which waits there for 812ms; suspect to all others\n"));
 }
 
 TEST(ReloadText, ReadsAsADiffAndSaysWhatBecameOfIt) {
@@ -174,7 +177,10 @@ TEST(StatusText, SaysWhatPolicyIsInForce) {
   EXPECT_THAT(text, HasSubstr("leader a, healthy, DRY RUN"));
   EXPECT_THAT(text, HasSubstr("requests to  b, which answers faster"));
   EXPECT_THAT(text, HasSubstr("would have hedged 7, failed over 2, sent two copies at once of 3"));
-  EXPECT_THAT(text, HasSubstr("  copies       5, two at once up to a load of 30%: a 12% (4 in flight, slow from 32), b 0% (0 in flight)"));
+  EXPECT_THAT(
+      text,
+      HasSubstr(
+          "  copies       5, two at once up to a load of 30%: a 12% (4 in flight, slow from 32), b 0% (0 in flight)"));
   EXPECT_THAT(text, HasSubstr("10.0ms, adaptive; A BACKEND ASKS for later hedges, or none"));
   dns.mutable_backends(0)->set_drained(true);
   text = StatusText(status);
@@ -215,9 +221,12 @@ TEST(DrainText, SaysWhoGetsTheRequestsAndWhatElseToDo) {
   dns.set_requests_to("b");
   EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to b\n");
   dns.set_without_effect(true);
-  EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to b, which is drained too: no other backend is available, so draining has no effect\n");
+  EXPECT_EQ(
+      DrainText(reply),
+      "dns: a is drained; requests go to b, which is drained too: no other backend is available, so draining has no effect\n");
   dns.set_requests_to("a");
-  EXPECT_EQ(DrainText(reply), "dns: a is drained; requests go to a: no other backend is available, so draining has no effect\n");
+  EXPECT_EQ(DrainText(reply),
+            "dns: a is drained; requests go to a: no other backend is available, so draining has no effect\n");
   dns.set_without_effect(false);
   dns.set_requests_to("b");
   dns.set_leads(true);
@@ -241,9 +250,8 @@ v1::Leader Announced() {
 }
 
 TEST(LeaderText, SaysWhatTheClusterAnnounced) {
-  EXPECT_EQ(
-      LeaderText(Announced()),
-      "kv               b            healthy  announced: cluster epoch 1, term 5, sequence 812, 43.0ms ago\n");
+  EXPECT_EQ(LeaderText(Announced()),
+            "kv               b            healthy  announced: cluster epoch 1, term 5, sequence 812, 43.0ms ago\n");
   v1::Leader resigning = Announced();
   resigning.set_resigning(true);
   EXPECT_THAT(LeaderText(resigning), HasSubstr("ago, RESIGNING"));
@@ -253,8 +261,7 @@ TEST(LeaderText, SaysWhoIsAnnouncedBesideAPin) {
   v1::Leader leader = Announced();
   leader.set_leader("a");
   leader.set_source("pinned");
-  EXPECT_THAT(LeaderText(leader),
-              HasSubstr("a            healthy  pinned; announced is b: cluster epoch 1, term 5"));
+  EXPECT_THAT(LeaderText(leader), HasSubstr("a            healthy  pinned; announced is b: cluster epoch 1, term 5"));
 }
 
 TEST(LeaderText, AConfiguredPrimaryHasNoTerm) {
@@ -326,9 +333,8 @@ TEST(MakePlan, SaysWhatThePolicyIs) {
   topology.services = ServicesBy(0, std::nullopt, std::nullopt);
   EXPECT_THAT(
       PlanText(MakePlan(config, "f.yaml", topology, 2)),
-      HasSubstr(
-          "hedge after 10ms at first, then adaptive between 1ms and 100ms, deadline 2s, 2 attempts, budget 5%, "
-          "suspect after 5ms to 1s of silence, the fastest is asked first, DRY RUN"));
+      HasSubstr("hedge after 10ms at first, then adaptive between 1ms and 100ms, deadline 2s, 2 attempts, budget 5%, "
+                "suspect after 5ms to 1s of silence, the fastest is asked first, DRY RUN"));
 }
 
 TEST(MakePlan, SaysWhatAReloadWouldChangeOfWhatRuns) {

@@ -73,8 +73,7 @@ class Top : public operate::EachSecondView {
     std::vector<std::string> known;
     for (const v1::ServiceStatus& service : now_.status().services()) known.push_back(service.name());
     for (const std::string& name : only_) {
-      if (std::find(known.begin(), known.end(), name) == known.end())
-        return config::NoSuch("service", name, known);
+      if (std::find(known.begin(), known.end(), name) == known.end()) return config::NoSuch("service", name, known);
     }
     return status;
   }

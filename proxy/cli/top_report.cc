@@ -12,13 +12,10 @@ constexpr double kPartsPerMillion = 1e6;
 
 class Rates {
  public:
-  explicit Rates(int64_t interval_ns)
-      : seconds_(static_cast<double>(std::max<int64_t>(interval_ns, 1)) / 1e9) {}
+  explicit Rates(int64_t interval_ns) : seconds_(static_cast<double>(std::max<int64_t>(interval_ns, 1)) / 1e9) {}
 
   static uint64_t Added(uint64_t before, uint64_t now) { return now >= before ? now - before : now; }
-  double PerSecond(uint64_t before, uint64_t now) const {
-    return static_cast<double>(Added(before, now)) / seconds_;
-  }
+  double PerSecond(uint64_t before, uint64_t now) const { return static_cast<double>(Added(before, now)) / seconds_; }
 
   // Those that are not zero.
   template <typename Map, typename Out>
@@ -54,9 +51,8 @@ Histogram Added(const v1::Durations& before, const v1::Durations& now) {
 // The longest ever is no bound for the buckets of this second.
 int64_t Quantile(const Histogram& histogram, double q) { return static_cast<int64_t>(histogram.QuantileNs(q)); }
 
-void FillBackends(const v1::ServiceStatus& before, const v1::ServiceStatus& now,
-                  const v1::ServiceCounts& counts_before, const v1::ServiceCounts& counts_now,
-                  const Rates& rates, v1::TopService& out) {
+void FillBackends(const v1::ServiceStatus& before, const v1::ServiceStatus& now, const v1::ServiceCounts& counts_before,
+                  const v1::ServiceCounts& counts_now, const Rates& rates, v1::TopService& out) {
   const v1::Durations none;
   for (int i = 0; i < now.backends_size(); ++i) {
     const v1::BackendStatus& backend = now.backends(i);
@@ -76,9 +72,8 @@ void FillBackends(const v1::ServiceStatus& before, const v1::ServiceStatus& now,
   }
 }
 
-void FillService(const v1::ServiceStatus& before, const v1::ServiceStatus& now,
-                 const v1::ServiceCounts& counts_before, const v1::ServiceCounts& counts_now,
-                 const Rates& rates, v1::TopService& out) {
+void FillService(const v1::ServiceStatus& before, const v1::ServiceStatus& now, const v1::ServiceCounts& counts_before,
+                 const v1::ServiceCounts& counts_now, const Rates& rates, v1::TopService& out) {
   const auto counter = [&](const std::string& name) {
     const auto from = before.counters().find(name), to = now.counters().find(name);
     if (to == now.counters().end()) return 0.0;
@@ -128,8 +123,7 @@ void FillPrograms(const v1::Counts& before, const v1::Counts& now, const Rates& 
 
 }  // namespace
 
-v1::TopReport BuildTopReport(const v1::Counts& before, const v1::Counts& now,
-                             const std::vector<std::string>& only) {
+v1::TopReport BuildTopReport(const v1::Counts& before, const v1::Counts& now, const std::vector<std::string>& only) {
   const v1::ServiceStatus no_status;
   const v1::ServiceCounts no_counts;
   v1::TopReport out;
@@ -143,9 +137,8 @@ v1::TopReport BuildTopReport(const v1::Counts& before, const v1::Counts& now,
     const v1::ServiceStatus* known = FindNamed(before.status().services(), service.name());
     const v1::ServiceCounts* counts = FindNamed(now.services(), service.name());
     const v1::ServiceCounts* counts_known = FindNamed(before.services(), service.name());
-    FillService(known == nullptr ? no_status : *known, service,
-                counts_known == nullptr ? no_counts : *counts_known, counts == nullptr ? no_counts : *counts,
-                rates, *out.add_services());
+    FillService(known == nullptr ? no_status : *known, service, counts_known == nullptr ? no_counts : *counts_known,
+                counts == nullptr ? no_counts : *counts, rates, *out.add_services());
   }
   FillPrograms(before, now, rates, out);
   rates.NonZero(before.status().reasons(), now.status().reasons(), *out.mutable_host_reasons_per_s());

@@ -15,7 +15,6 @@ namespace hedgerow::cli {
 
 // Services that are not in `only` are left out; empty: all. A counter that went back (the daemon was started
 // anew) counts from 0.
-v1::TopReport BuildTopReport(const v1::Counts& before, const v1::Counts& now,
-                             const std::vector<std::string>& only);
+v1::TopReport BuildTopReport(const v1::Counts& before, const v1::Counts& now, const std::vector<std::string>& only);
 
 }  // namespace hedgerow::cli

@@ -74,13 +74,13 @@ void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
   const std::string source =
       service.leader_source() == "configured" ? "" : absl::StrCat(" (", service.leader_source(), ")");
   out.push_back({{service.name(), Mark::kTitle},
-                 {absl::StrCat("  ", config::FormatEndpoint(service.vip(), service.port()), "  leader ", service.leader(),
-                               source, ", ")},
+                 {absl::StrCat("  ", config::FormatEndpoint(service.vip(), service.port()), "  leader ",
+                               service.leader(), source, ", ")},
                  {LeaderState(service.state()), MarkOf(service.state())},
                  {service.bypass() ? "  BYPASSED: no hedging" : "", Mark::kWarning}});
-  out.push_back({{absl::StrFormat("  requests  %8s/s   p50 %8s   p99 %8s   in flight %d",
-                                  RateText(service.requests_per_s()), Duration(service.p50_ns()),
-                                  Duration(service.p99_ns()), service.in_flight())}});
+  out.push_back(
+      {{absl::StrFormat("  requests  %8s/s   p50 %8s   p99 %8s   in flight %d", RateText(service.requests_per_s()),
+                        Duration(service.p50_ns()), Duration(service.p99_ns()), service.in_flight())}});
   const bool over = service.budget() > 0 && service.hedge_share() > service.budget();
   out.push_back({{absl::StrFormat("  hedges    %8s/s   ", RateText(service.hedges_per_s()))},
                  {absl::StrFormat("%6s", Percent(service.hedge_share())), over ? Mark::kWarning : Mark::kPlain},
@@ -88,12 +88,13 @@ void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
                  {Bar(service.hedge_share(), service.budget()), Mark::kQuiet},
                  {absl::StrFormat(" %.0f saved", service.budget_tokens()), Mark::kQuiet}});
   const bool doubles = service.extra_sends_share() > service.budget() + kBeyondBudget;
-  out.push_back({{absl::StrFormat("  extra     %8s/s   ", RateText(service.extra_sends_per_s()))},
-                 {absl::StrFormat("%6s", Percent(service.extra_sends_share())), doubles ? Mark::kWarning : Mark::kPlain},
-                 {" more datagrams than requests, hedges included"}});
-  out.push_back({{absl::StrFormat(
-      "  hedged   %8s/s   failover %s/s   losers dropped %s/s", RateText(service.hedges_won_per_s()),
-      RateText(service.failovers_won_per_s()), RateText(service.losers_dropped_per_s()))}});
+  out.push_back(
+      {{absl::StrFormat("  extra     %8s/s   ", RateText(service.extra_sends_per_s()))},
+       {absl::StrFormat("%6s", Percent(service.extra_sends_share())), doubles ? Mark::kWarning : Mark::kPlain},
+       {" more datagrams than requests, hedges included"}});
+  out.push_back(
+      {{absl::StrFormat("  hedged   %8s/s   failover %s/s   losers dropped %s/s", RateText(service.hedges_won_per_s()),
+                        RateText(service.failovers_won_per_s()), RateText(service.losers_dropped_per_s()))}});
   const bool bad = service.unanswered_per_s() > 0 || service.nacked_per_s() > 0;
   out.push_back({{"  lost      "},
                  {absl::StrFormat("%8s/s unanswered   %s/s negative replies", RateText(service.unanswered_per_s()),
@@ -101,17 +102,18 @@ void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
                   bad ? Mark::kAlarm : Mark::kPlain},
                  {absl::StrFormat("   unhedged %s/s", RateText(service.passed_through_per_s()))}});
   Reasons("reasons", service.reasons_per_s(), width, out);
-  out.push_back({{absl::StrFormat("  %-16s %-8s %-8s %9s %9s %9s %9s", "backend", "role", "state", "sent/s",
-                                  "won/s", "p50", "p99"),
+  out.push_back({{absl::StrFormat("  %-16s %-8s %-8s %9s %9s %9s %9s", "backend", "role", "state", "sent/s", "won/s",
+                                  "p50", "p99"),
                   Mark::kQuiet}});
   for (const v1::TopBackend& backend : service.backends()) {
-    out.push_back(
-        {{absl::StrFormat("  %-16s %-8s ", backend.name(), backend.role())},
-         {absl::StrFormat("%-8s", backend.health()), MarkOf(backend.health())},
-         {absl::StrFormat(" %9s %9s %9s %9s", RateText(backend.sent_per_s()), RateText(backend.won_per_s()),
-                          Duration(backend.p50_ns()), Duration(backend.p99_ns()))}});
+    out.push_back({{absl::StrFormat("  %-16s %-8s ", backend.name(), backend.role())},
+                   {absl::StrFormat("%-8s", backend.health()), MarkOf(backend.health())},
+                   {absl::StrFormat(" %9s %9s %9s %9s", RateText(backend.sent_per_s()), RateText(backend.won_per_s()),
+                                    Duration(backend.p50_ns()), Duration(backend.p99_ns()))}});
     if (!backend.one_client_health().empty())
-      out.push_back({{absl::StrFormat("  %-16s %s to one client, which waits there in vain", "", backend.one_client_health()), Mark::kWarning}});
+      out.push_back(
+          {{absl::StrFormat("  %-16s %s to one client, which waits there in vain", "", backend.one_client_health()),
+            Mark::kWarning}});
   }
 }
 
@@ -120,10 +122,9 @@ std::vector<Line> Programs(const v1::TopReport& report) {
   out.push_back({{absl::StrFormat("%-12s %9s %8s %7s", "program", "runs/s", "ns/run", "CPU"), Mark::kQuiet}});
   for (const v1::TopProgram& program : report.programs()) {
     const bool ran = program.runs_per_s() > 0;
-    out.push_back({{absl::StrFormat("%-12s %9s %8s %7s", absl::StripPrefix(program.name(), "hr_"),
-                                    ran ? RateText(program.runs_per_s()) : "-",
-                                    ran ? absl::StrFormat("%.0f", program.ns_per_run()) : "-",
-                                    ran ? Percent(program.cpu_share()) : "-")}});
+    out.push_back({{absl::StrFormat(
+        "%-12s %9s %8s %7s", absl::StripPrefix(program.name(), "hr_"), ran ? RateText(program.runs_per_s()) : "-",
+        ran ? absl::StrFormat("%.0f", program.ns_per_run()) : "-", ran ? Percent(program.cpu_share()) : "-")}});
   }
   if (!report.programs_unknown().empty()) out.push_back({{report.programs_unknown(), Mark::kWarning}});
   return out;

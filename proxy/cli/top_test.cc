@@ -96,8 +96,7 @@ TEST_F(TopTest, ADaemonThatWasStartedAnewCountsFromZero) {
   dns.stats.counters[HR_REQUESTS] = 10;
   dns.latency = Histogram();
   Record(dns.latency, 1'000'000, 3);
-  const v1::TopReport report =
-      BuildTopReport(before, BuildCounts(FakeConfig(), {}, fresh.snapshot, programs_), {});
+  const v1::TopReport report = BuildTopReport(before, BuildCounts(FakeConfig(), {}, fresh.snapshot, programs_), {});
   EXPECT_DOUBLE_EQ(report.services(0).requests_per_s(), 10);
   EXPECT_NEAR(static_cast<double>(report.services(0).p50_ns()), 1'000'000, 70'000);
 }
@@ -123,9 +122,9 @@ TEST_F(TopTest, HistogramsCrossTheSocketWhole) {
 
 TEST_F(TopTest, ThePageSaysItAllWithin80Columns) {
   const std::string text = Text(AfterTwoSeconds(), 80);
-  for (const char* word : {"hedgerow test  running", "dns  10.99.0.53:53  leader a, healthy", "1000/s", "80/s",
-                           "8.00%", "of 5.00% allowed", "hedged", "losers dropped 15/s", "no_budget 2.0/s",
-                           "splitter", "1000", "0.20%", "in flight 5"})
+  for (const char* word : {"hedgerow test  running", "dns  10.99.0.53:53  leader a, healthy", "1000/s", "80/s", "8.00%",
+                           "of 5.00% allowed", "hedged", "losers dropped 15/s", "no_budget 2.0/s", "splitter", "1000",
+                           "0.20%", "in flight 5"})
     EXPECT_THAT(text, HasSubstr(word));
   for (const absl::string_view line : absl::StrSplit(text, '\n')) EXPECT_LE(line.size(), 80u) << line;
   EXPECT_THAT(text, Not(HasSubstr("\033")));
@@ -135,7 +134,8 @@ TEST_F(TopTest, NamesABackendThatOneClientAloneMisses) {
   EXPECT_THAT(Text(AfterTwoSeconds(), 80), Not(HasSubstr("one client")));
   fake_.snapshot.services[0].backends[0].one_client_health = HR_DOWN;
   EXPECT_EQ(AfterTwoSeconds().services(0).backends(0).one_client_health(), "down");
-  EXPECT_THAT(Text(AfterTwoSeconds(), 80), HasSubstr("\n                   down to one client, which waits there in vain\n"));
+  EXPECT_THAT(Text(AfterTwoSeconds(), 80),
+              HasSubstr("\n                   down to one client, which waits there in vain\n"));
 }
 
 TEST_F(TopTest, OnAWideScreenTheProgramsStandBeside) {
@@ -158,8 +158,7 @@ TEST_F(TopTest, WhatIsWrongIsMarkedAndSaidInWords) {
   report.mutable_services(0)->set_bypass(true);
   report.set_programs_unknown("not counted: needs CAP_SYS_ADMIN");
   const std::string plain = Text(report, 80), coloured = Text(report, 80, true);
-  for (const char* word :
-       {"PROBLEM: uplink eth1 is gone", "SUSPECT", "3.0/s unanswered", "BYPASSED", "CAP_SYS_ADMIN"})
+  for (const char* word : {"PROBLEM: uplink eth1 is gone", "SUSPECT", "3.0/s unanswered", "BYPASSED", "CAP_SYS_ADMIN"})
     EXPECT_THAT(plain, HasSubstr(word)) << "colours are no word";
   EXPECT_THAT(coloured, HasSubstr("\033[1;31mPROBLEM"));
 }

@@ -45,8 +45,7 @@ struct Options {
 absl::StatusOr<uint64_t> Whole(const Arguments& arguments, const std::string& name, uint64_t most) {
   if (!arguments.Has(name)) return 0;
   const std::optional<int64_t> value = config::ParseWhole(arguments.Get(name));
-  if (value.has_value() && *value >= 1 && static_cast<uint64_t>(*value) <= most)
-    return static_cast<uint64_t>(*value);
+  if (value.has_value() && *value >= 1 && static_cast<uint64_t>(*value) <= most) return static_cast<uint64_t>(*value);
   return absl::InvalidArgumentError(
       absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected 1 to ", most));
 }
@@ -179,9 +178,9 @@ class Printer {
   bool Print(v1::TracedRequest request) {
     const v1::TraceEvent& first = request.events(0);
     const int64_t seen_ns = first.time_ns() - first.since_ns() + to_unix_ns_;
-    request.set_seen(
-        absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixNanos(seen_ns), absl::UTCTimeZone()));
-    if (options_.pcap != "-") call_.out << (call_.arguments.json() ? ToJsonLine(request) : RequestLine(request, seen_ns));
+    request.set_seen(absl::FormatTime("%Y-%m-%dT%H:%M:%E6SZ", absl::FromUnixNanos(seen_ns), absl::UTCTimeZone()));
+    if (options_.pcap != "-")
+      call_.out << (call_.arguments.json() ? ToJsonLine(request) : RequestLine(request, seen_ns));
     return More();
   }
 
@@ -241,7 +240,8 @@ int RunTrace(const Call& call) {
   const absl::Status ended = trace.Finish();
   if (!enough) printer.End();
   if (file.is_open() && !file)
-    return call.FailOnALine(absl::UnknownError(absl::StrCat("cannot write ", options->pcap, ": it ends with frame ", capture->frames(), " or before")));
+    return call.FailOnALine(absl::UnknownError(
+        absl::StrCat("cannot write ", options->pcap, ": it ends with frame ", capture->frames(), " or before")));
   return ended.ok() ? kExitOk : call.FailOnALine(ended);
 }
 

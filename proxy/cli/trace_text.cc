@@ -70,22 +70,19 @@ std::string StepText(const v1::TraceEvent& event) {
   if (kind == "copy") return absl::StrCat("copy at once to ", backend, event.idle() ? " (both are idle)" : "");
   if (kind == "due") return "due, no answer yet";
   if (kind == "hedge")
-    return absl::StrCat(event.failover() ? "failover to " : "hedge to ", backend,
-                        event.hinted() ? " (hinted)" : "");
+    return absl::StrCat(event.failover() ? "failover to " : "hedge to ", backend, event.hinted() ? " (hinted)" : "");
   if (kind == "no_hedge") return absl::StrCat("no hedge", Because(event.reason()));
   if (kind == "release") return absl::StrCat("next attempt to ", backend, event.hinted() ? " (hinted)" : "");
   if (kind == "handover") return absl::StrCat("handed to the new leader ", backend);
   if (kind == "answer") {
     if (event.request().empty()) return absl::StrCat("answer of ", backend, ", unjudged");
-    if (event.state() == "nacked")
-      return absl::StrCat(Refusal(event), ", the last: given to the client");
+    if (event.state() == "nacked") return absl::StrCat(Refusal(event), ", the last: given to the client");
     return absl::StrCat(event.state() == "expired" ? "late answer of " : "answer of ", backend);
   }
-  if (kind == "nack")
-    return absl::StrCat(Refusal(event), ", dropped");
+  if (kind == "nack") return absl::StrCat(Refusal(event), ", dropped");
   if (kind == "dropped")
-    return absl::StrCat(event.reason() == "loser" || event.reason() == "late" ? "loser " : "", backend,
-                        " dropped", event.reason() == "loser" ? "" : Because(event.reason()));
+    return absl::StrCat(event.reason() == "loser" || event.reason() == "late" ? "loser " : "", backend, " dropped",
+                        event.reason() == "loser" ? "" : Because(event.reason()));
   if (kind == "expired") return "deadline, no answer";
   return kind;
 }
@@ -103,8 +100,8 @@ std::string RequestLine(const v1::TracedRequest& request, int64_t unix_ns) {
     steps.push_back(absl::StrCat(Duration(Since(event)), " ", StepText(event)));
   }
   return absl::StrCat(
-      Clock(unix_ns), "  ", request.service(), "  ", config::FormatEndpoint(request.client(), request.client_port()), "  ",
-      request.key(), "  ", request.latency_ns() > 0 ? absl::StrCat(Duration(request.latency_ns()), " ") : "",
+      Clock(unix_ns), "  ", request.service(), "  ", config::FormatEndpoint(request.client(), request.client_port()),
+      "  ", request.key(), "  ", request.latency_ns() > 0 ? absl::StrCat(Duration(request.latency_ns()), " ") : "",
       Outcome(request), request.complete() ? "" : " (incomplete)", " | ", absl::StrJoin(steps, " | "), "\n");
 }
 

@@ -110,10 +110,9 @@ TEST(TraceText, ARequestIsALineWithItsWholeWay) {
   *request.add_events() = split;
   *request.add_events() = Event("hedge", "b", 10'100'000);
   *request.add_events() = answer;
-  EXPECT_THAT(
-      RequestLine(request, kSeen),
-      EndsWith("  dns  [fd77::1]:40000  2a01  10.9ms hedge b | 0 to a, parked for 10ms | 10.1ms hedge to b | "
-               "10.9ms answer of b\n"));
+  EXPECT_THAT(RequestLine(request, kSeen),
+              EndsWith("  dns  [fd77::1]:40000  2a01  10.9ms hedge b | 0 to a, parked for 10ms | 10.1ms hedge to b | "
+                       "10.9ms answer of b\n"));
 }
 
 TEST(TraceText, ABeginningThatWasNotToldIsToldFromTheFields) {

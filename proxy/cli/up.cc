@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// `hedgerow up`: starts hedgerowd in a session of its own, with its output in a log file, and returns when it serves, or with its
-// error and exit code. Where a daemon serves this very configuration already, nothing is left to do.
+// `hedgerow up`: starts hedgerowd in a session of its own, with its output in a log file, and returns when it serves,
+// or with its error and exit code. Where a daemon serves this very configuration already, nothing is left to do.
 
 #include <errno.h>
 #include <fcntl.h>
@@ -84,8 +84,10 @@ int RunUp(const Call& call) {
   if (const auto running = FindRunningDaemon(*config, call.arguments.Get("config")); running.has_value()) {
     const std::string who = absl::StrCat("instance ", config->instance(), ", pid ", running->status.pid());
     if (running->reload.changes_size() + running->reload.problems_size() > 0) {
-      return call.Fail(kExitFailure, absl::StrCat(who, ", is up already, under another configuration: `hedgerow plan --config ",
-                                                  call.arguments.Get("config"), "` shows what differs, `hedgerow reload` applies it"));
+      return call.Fail(
+          kExitFailure,
+          absl::StrCat(who, ", is up already, under another configuration: `hedgerow plan --config ",
+                       call.arguments.Get("config"), "` shows what differs, `hedgerow reload` applies it"));
     }
     v1::UpReport up;
     up.set_instance(config->instance());
@@ -97,8 +99,8 @@ int RunUp(const Call& call) {
   std::error_code error;
   const std::string config_path = std::filesystem::absolute(call.arguments.Get("config"), error).string();
   const std::string log_path =
-      std::filesystem::absolute(
-          call.arguments.Get("log", absl::StrCat(kLogFolder, "/", config->instance(), ".log")), error)
+      std::filesystem::absolute(call.arguments.Get("log", absl::StrCat(kLogFolder, "/", config->instance(), ".log")),
+                                error)
           .string();
   const absl::StatusOr<net::UniqueFd> log = OpenLog(log_path);
   if (!log.ok()) return call.Fail(log.status());
@@ -121,8 +123,7 @@ int RunUp(const Call& call) {
   up.set_instance(config->instance());
   up.set_pid(pid);
   up.set_log(log_path);
-  return call.Print(up,
-                    absl::StrCat("up: instance ", config->instance(), ", pid ", pid, ", log ", log_path, "\n"));
+  return call.Print(up, absl::StrCat("up: instance ", config->instance(), ", pid ", pid, ", log ", log_path, "\n"));
 }
 
 }  // namespace hedgerow::cli

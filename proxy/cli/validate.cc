@@ -38,21 +38,19 @@ int RunValidate(const Call& call) {
     return call.Print(report, "", kExitUsage);
   }
   report.set_services(config.services_size());
-  for (const v1::Service& service : config.services())
-    report.set_backends(report.backends() + service.backends_size());
+  for (const v1::Service& service : config.services()) report.set_backends(report.backends() + service.backends_size());
   std::string text =
       absl::StrCat(path, ": sound (", report.services(), " services, ", report.backends(), " backends)\n");
   for (const v1::Service& service : config.services()) {
     const v1::Profile* profile = config::EffectiveProfile(service);
     for (int i = 0; profile != nullptr && i < profile->must_share_size(); ++i)
-      report.add_notes(
-          absl::StrCat("service ", service.name(), ": its backends must share: ", profile->must_share(i)));
+      report.add_notes(absl::StrCat("service ", service.name(), ": its backends must share: ", profile->must_share(i)));
     if (profile != nullptr && profile->one_way() && service.profile() == config::kOwnProfile)
       report.add_notes(absl::StrCat("service ", service.name(), ": one_way, each datagram is forwarded once"));
     if (IsOnTftpPort(service))
-      report.add_notes(absl::StrCat(
-          "service ", service.name(), ": port 69 is TFTP's, whose server answers from a new port, ",
-          "which is no backend's: transfers fail. Give clients the server's own address"));
+      report.add_notes(absl::StrCat("service ", service.name(),
+                                    ": port 69 is TFTP's, whose server answers from a new port, ",
+                                    "which is no backend's: transfers fail. Give clients the server's own address"));
   }
   for (const std::string& note : report.notes()) absl::StrAppend(&text, "  ", note, "\n");
   return call.Print(report, text);

@@ -17,9 +17,7 @@
 namespace hedgerow::config {
 namespace {
 
-std::string NameOf(const operate::EmbeddedFile& file) {
-  return std::string(absl::StripSuffix(file.name, ".yaml"));
-}
+std::string NameOf(const operate::EmbeddedFile& file) { return std::string(absl::StripSuffix(file.name, ".yaml")); }
 
 std::map<std::string, v1::Profile> LoadAll() {
   std::map<std::string, v1::Profile> profiles;

@@ -14,7 +14,7 @@
 
 namespace hedgerow::config {
 
-inline constexpr char kOwnProfile[] = "raw";  // the service has a block of its own
+inline constexpr char kOwnProfile[] = "raw";        // the service has a block of its own
 inline constexpr char kNoNegativeReply[] = "none";  // in a service's `negative_replies`
 
 // What `profile` may say: the built-in ones, and kOwnProfile.

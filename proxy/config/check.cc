@@ -17,8 +17,8 @@
 namespace hedgerow::config {
 namespace {
 
-// A live server of a protocol with sessions may be silent while its clients send. (WireGuard answers within 10 s at the latest,
-// QUIC and the handshakes of DTLS within one.)
+// A live server of a protocol with sessions may be silent while its clients send. (WireGuard answers within 10 s at the
+// latest, QUIC and the handshakes of DTLS within one.)
 constexpr int64_t kFlowSuspectMinNs = 3'000'000'000;
 constexpr int64_t kSuspectMostNs = 60'000'000'000;  // of other profiles
 
@@ -39,8 +39,8 @@ class Checker : Checks {
     if (!config_.admin().monitor_socket().empty() && config_.admin().monitor_socket() == config_.admin().socket())
       Add("admin.monitor_socket", "got the path of admin.socket, expected one of its own");
     const v1::MetricsConfig& metrics = config_.metrics();
-    if (const std::string why =
-            WhyNotListened(metrics.listen(), "metrics.tls", metrics.has_tls(), "metrics.token_file", !metrics.token_file().empty());
+    if (const std::string why = WhyNotListened(metrics.listen(), "metrics.tls", metrics.has_tls(), "metrics.token_file",
+                                               !metrics.token_file().empty());
         !why.empty())
       Add("metrics.listen", why);
     for (int i = 0; i < config_.services_size(); ++i) {
@@ -75,8 +75,8 @@ class Checker : Checks {
     const auto [entry, inserted] = seen.try_emplace(value, path);
     if (inserted) return;
     const Mark first = locations_.Find(entry->second);
-    Add(path, absl::StrCat("got ", Quote(value), ", expected ", expected, " (", entry->second, " in line ",
-                           first.line, " is the same)"));
+    Add(path, absl::StrCat("got ", Quote(value), ", expected ", expected, " (", entry->second, " in line ", first.line,
+                           " is the same)"));
   }
 
   void Timing(const v1::Service& service, const std::string& path) {
@@ -86,9 +86,8 @@ class Checker : Checks {
     const std::string delay = absl::StrCat(path, ".delay");
     const std::string deadline = absl::StrCat(path, ".deadline");
     if (locations_.Has(delay)) {
-      Add(delay,
-          absl::StrCat("got \"", FormatDurationNs(service.delay_ns()),
-                       "\", expected less than the deadline of ", FormatDurationNs(service.deadline_ns())));
+      Add(delay, absl::StrCat("got \"", FormatDurationNs(service.delay_ns()), "\", expected less than the deadline of ",
+                              FormatDurationNs(service.deadline_ns())));
     } else {
       Add(deadline, absl::StrCat("got \"", FormatDurationNs(service.deadline_ns()),
                                  "\", expected more than the delay of ", FormatDurationNs(service.delay_ns())));
@@ -99,10 +98,12 @@ class Checker : Checks {
   void Suspicion(const v1::Service& service, const std::string& path) {
     const std::string most = absl::StrCat(path, ".suspect_max");
     const v1::Profile* profile = EffectiveProfile(service);
-    for (const auto& [key, value] : {std::pair("suspect_min", service.suspect_min_ns()), std::pair("suspect_max", service.suspect_max_ns())})
+    for (const auto& [key, value] :
+         {std::pair("suspect_min", service.suspect_min_ns()), std::pair("suspect_max", service.suspect_max_ns())})
       if (value > kSuspectMostNs && (profile == nullptr || !profile->flow()))
-        Add(absl::StrCat(path, ".", key), absl::StrCat("got \"", FormatDurationNs(value), "\", expected at most ",
-                                                      FormatDurationNs(kSuspectMostNs), ": only a profile with flow may have more"));
+        Add(absl::StrCat(path, ".", key),
+            absl::StrCat("got \"", FormatDurationNs(value), "\", expected at most ", FormatDurationNs(kSuspectMostNs),
+                         ": only a profile with flow may have more"));
     if (!locations_.Has(most) || service.suspect_max_ns() == 0 || service.suspect_min_ns() == 0) return;
     if (service.suspect_max_ns() >= service.suspect_min_ns()) return;
     Add(most, absl::StrCat("got \"", FormatDurationNs(service.suspect_max_ns()),
@@ -116,8 +117,8 @@ class Checker : Checks {
       Add(cap, absl::StrCat("got \"", FormatDurationNs(adaptive.cap_ns()), "\", expected at least the floor of ",
                             FormatDurationNs(adaptive.floor_ns())));
     } else if (service.deadline_ns() != 0 && adaptive.cap_ns() >= service.deadline_ns()) {
-      Add(cap, absl::StrCat("got \"", FormatDurationNs(adaptive.cap_ns()),
-                            "\", expected less than the deadline of ", FormatDurationNs(service.deadline_ns())));
+      Add(cap, absl::StrCat("got \"", FormatDurationNs(adaptive.cap_ns()), "\", expected less than the deadline of ",
+                            FormatDurationNs(service.deadline_ns())));
     }
   }
 
@@ -147,8 +148,7 @@ class Checker : Checks {
       const std::string backend_path = absl::StrCat(path, ".backends[", i, "]");
       const v1::Backend& backend = service.backends(i);
       known.push_back(backend.name());
-      Unique(names, backend.name(), absl::StrCat(backend_path, ".name"),
-             "a name no other backend of this service has");
+      Unique(names, backend.name(), absl::StrCat(backend_path, ".name"), "a name no other backend of this service has");
       Family(service, backend, absl::StrCat(backend_path, ".address"));
       if (backend.address().empty() || backend.port() == 0) continue;
       const std::string endpoint = EndpointText(backend.address(), backend.port());
@@ -168,8 +168,8 @@ class Checker : Checks {
   void SharedBackend(const std::string& endpoint, const std::string& path) {
     const auto [entry, inserted] = backend_ports_.try_emplace(endpoint, path);
     if (inserted) return;
-    Add(path, absl::StrCat("got ", Quote(endpoint), ", expected a backend that no other service uses (",
-                           entry->second, " in line ", locations_.Find(entry->second).line,
+    Add(path, absl::StrCat("got ", Quote(endpoint), ", expected a backend that no other service uses (", entry->second,
+                           " in line ", locations_.Find(entry->second).line,
                            " is the same): a client socket that uses both services "
                            "could not be told which one a reply is for; give the "
                            "backend a second port or address"));
@@ -179,9 +179,8 @@ class Checker : Checks {
     const auto vip = net::IpAddress::Parse(service.vip());
     const auto address = net::IpAddress::Parse(backend.address());
     if (!vip.ok() || !address.ok() || vip->is_v4() == address->is_v4()) return;
-    Add(path,
-        absl::StrCat("got ", Quote(backend.address()), ", expected an ", vip->is_v4() ? "IPv4" : "IPv6",
-                     " address like the service's vip ", service.vip(), " (dual stack takes two services)"));
+    Add(path, absl::StrCat("got ", Quote(backend.address()), ", expected an ", vip->is_v4() ? "IPv4" : "IPv6",
+                           " address like the service's vip ", service.vip(), " (dual stack takes two services)"));
   }
 
   void Primary(const v1::Service& service, const std::vector<std::string>& known, const std::string& path) {

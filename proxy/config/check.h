@@ -20,8 +20,8 @@ void Check(const v1::Config& config, const Locations& locations, Diagnostics& er
 // Called by Check.
 void CheckClusters(const v1::Config& config, const Locations& locations, Diagnostics& errors);
 
-// Fills what defaults to another value: a service's primary is its first backend, suspect_max is no less than suspect_min, and
-// what a profile without replies needs. `locations` says which keys were written.
+// Fills what defaults to another value: a service's primary is its first backend, suspect_max is no less than
+// suspect_min, and what a profile without replies needs. `locations` says which keys were written.
 void Complete(v1::Config& config, const Locations& locations);
 
 }  // namespace hedgerow::config

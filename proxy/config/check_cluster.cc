@@ -41,8 +41,7 @@ class ClusterChecker : Checks {
     const bool key = locations_.Has(absl::StrCat(path, ".key"));
     const bool file = locations_.Has(absl::StrCat(path, ".key_file"));
     if (!key && !file) Add(path, "got a cluster without a key, expected key or key_file");
-    if (key && file)
-      Add(absl::StrCat(path, ".key_file"), "got a key_file beside a key, expected one of the two");
+    if (key && file) Add(absl::StrCat(path, ".key_file"), "got a key_file beside a key, expected one of the two");
   }
 
   // A cluster has one key for this proxy, one epoch, and speaks to one port of it.
@@ -57,8 +56,7 @@ class ClusterChecker : Checks {
           absl::StrCat("got another ", key, " than ", seen.path, " in line ", locations_.Find(seen.path).line,
                        ", expected the same, since both are of cluster ", cluster.id()));
     };
-    if (HasKey(cluster) && HasKey(first) &&
-        (cluster.key() != first.key() || cluster.key_file() != first.key_file())) {
+    if (HasKey(cluster) && HasKey(first) && (cluster.key() != first.key() || cluster.key_file() != first.key_file())) {
       differs(cluster.key_file().empty() ? "key" : "key_file");
     }
     if (cluster.epoch() != first.epoch()) differs("epoch");
@@ -66,9 +64,7 @@ class ClusterChecker : Checks {
     if (ports && cluster.announce_port() != first.announce_port()) differs("announce_port");
   }
 
-  static bool HasKey(const v1::ClusterConfig& cluster) {
-    return !cluster.key().empty() || !cluster.key_file().empty();
-  }
+  static bool HasKey(const v1::ClusterConfig& cluster) { return !cluster.key().empty() || !cluster.key_file().empty(); }
 
   // The kernel programs compare with each of them.
   void FewPorts(const v1::ClusterConfig& cluster, const std::string& path) {
@@ -92,15 +88,15 @@ class ClusterChecker : Checks {
       if (node == 0) continue;
       const v1::Profile* profile = EffectiveProfile(service);
       if (profile != nullptr && !NamesLeaders(*profile)) {
-        Add(node_path, absl::StrCat("got ", node, ", expected none with a profile whose negative_replies have no leader_offset, "
+        Add(node_path, absl::StrCat("got ", node,
+                                    ", expected none with a profile whose negative_replies have no leader_offset, "
                                     "since no reply names a node"));
         continue;
       }
       const auto [entry, inserted] = seen.try_emplace(node, node_path);
       if (inserted) continue;
-      Add(node_path,
-          absl::StrCat("got ", node, ", expected a node that no other backend of this service is (",
-                       entry->second, " in line ", locations_.Find(entry->second).line, " is the same)"));
+      Add(node_path, absl::StrCat("got ", node, ", expected a node that no other backend of this service is (",
+                                  entry->second, " in line ", locations_.Find(entry->second).line, " is the same)"));
     }
   }
 

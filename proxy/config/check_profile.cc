@@ -23,9 +23,7 @@ constexpr size_t kMatchBytes = 8;
 constexpr uint32_t kOneWayPorts[] = {162, 514, 2055, 4739, 6343, 8125};
 
 // A match's bytes are given as hexadecimal digits or as they are.
-size_t BytesOf(const v1::Match& match) {
-  return match.text().empty() ? match.bytes().size() / 2 : match.text().size();
-}
+size_t BytesOf(const v1::Match& match) { return match.text().empty() ? match.bytes().size() / 2 : match.text().size(); }
 
 template <typename Texts>
 bool Contains(const Texts& texts, const std::string& text) {
@@ -65,8 +63,7 @@ class ProfileChecker : Checks {
     Operations(profile, path + "operations");
     NegativeReplies(profile, path + "negative_replies");
     if (profile.has_numbers() && profile.one_datagram())
-      Add(path + "one_datagram",
-          "got \"true\", expected false with numbers, which tell an answer's datagrams apart");
+      Add(path + "one_datagram", "got \"true\", expected false with numbers, which tell an answer's datagrams apart");
     if (profile.has_echo() && profile.echo_dns_question())
       Add(path + "echo_dns_question", "got \"true\", expected false with an echo of other bytes");
     Query(profile, path + "check");
@@ -113,7 +110,8 @@ class ProfileChecker : Checks {
       const v1::Token& token = profile.tokens(i);
       const std::string entry = absl::StrCat(path, "[", i, "]");
       if (token.header().size() > HR_TOKEN_NAME_BYTES)
-        Add(entry + ".header", absl::StrCat("got ", Quote(token.header()), ", expected at most ", HR_TOKEN_NAME_BYTES, " letters"));
+        Add(entry + ".header",
+            absl::StrCat("got ", Quote(token.header()), ", expected at most ", HR_TOKEN_NAME_BYTES, " letters"));
       if (token.short_().size() > 1)
         Add(entry + ".short", absl::StrCat("got ", Quote(token.short_()), ", expected one letter"));
     }
@@ -123,7 +121,8 @@ class ProfileChecker : Checks {
   void After(const v1::Match& match, int steps, uint32_t& mark, const std::string& path) {
     if (match.after() == 0) return;
     if (match.after() > static_cast<uint32_t>(steps))
-      Add(path + ".after", absl::StrCat("got ", match.after(), ", expected at most the path's steps, which are ", steps));
+      Add(path + ".after",
+          absl::StrCat("got ", match.after(), ", expected at most the path's steps, which are ", steps));
     else if (mark != 0 && mark != match.after())
       Add(path + ".after", absl::StrCat("got ", match.after(), ", expected 0 or ", mark, ", which another match has"));
     mark = match.after();
@@ -137,7 +136,8 @@ class ProfileChecker : Checks {
       After(profile.requests(i), steps, request_mark, absl::StrCat(path, "requests[", i, "]"));
     for (int i = 0; i < profile.operations_size(); ++i)
       for (int j = 0; j < profile.operations(i).match_size(); ++j)
-        After(profile.operations(i).match(j), steps, request_mark, absl::StrCat(path, "operations[", i, "].match[", j, "]"));
+        After(profile.operations(i).match(j), steps, request_mark,
+              absl::StrCat(path, "operations[", i, "].match[", j, "]"));
     for (int i = 0; i < profile.replies_size(); ++i)
       After(profile.replies(i), reply_steps, reply_mark, absl::StrCat(path, "replies[", i, "]"));
     for (int i = 0; i < profile.negative_replies_size(); ++i)
@@ -169,7 +169,8 @@ class ProfileChecker : Checks {
     for (int i = 0; i < service.negative_replies_size(); ++i) {
       const std::string& name = service.negative_replies(i);
       if (name.empty() || Contains(names, name)) continue;
-      Add(absl::StrCat(path, "[", i, "]"), absl::StrCat("got ", Quote(name), ", expected one of ", absl::StrJoin(names, ", ")));
+      Add(absl::StrCat(path, "[", i, "]"),
+          absl::StrCat("got ", Quote(name), ", expected one of ", absl::StrJoin(names, ", ")));
     }
   }
 
@@ -177,19 +178,22 @@ class ProfileChecker : Checks {
   void Pairing(const v1::Profile& profile, const std::string& path) {
     const uint32_t length = profile.request_length(), reply_length = profile.reply_length();
     const bool bytes = length != 0 || reply_length != 0, value = EndsInValue(profile.path());
-    const int kinds = (bytes || value) + (profile.tokens_size() > 0) + profile.by_socket() + profile.one_way() + profile.flow();
+    const int kinds =
+        (bytes || value) + (profile.tokens_size() > 0) + profile.by_socket() + profile.one_way() + profile.flow();
     if (kinds == 0)
-      return Add(path + "request_length",
-                 "got nothing that pairs a reply with its request, expected request_length and reply_length, a path to ber: value, "
-                 "or one of tokens, by_socket, one_way and flow");
+      return Add(
+          path + "request_length",
+          "got nothing that pairs a reply with its request, expected request_length and reply_length, a path to ber: value, "
+          "or one of tokens, by_socket, one_way and flow");
     if (kinds > 1) {
       const char* key = profile.flow()        ? "flow"
                         : profile.one_way()   ? "one_way"
                         : profile.by_socket() ? "by_socket"
                                               : "tokens";
-      return Add(path + key,
-                 "got it beside another way to pair, expected one of request_length and reply_length, a path to ber: value, "
-                 "tokens, by_socket, one_way and flow");
+      return Add(
+          path + key,
+          "got it beside another way to pair, expected one of request_length and reply_length, a path to ber: value, "
+          "tokens, by_socket, one_way and flow");
     }
     Paths(profile, path);
     Tokens(profile, path + "tokens");
@@ -197,7 +201,9 @@ class ProfileChecker : Checks {
       Add(path + "reply_length", absl::StrCat("got ", reply_length, ", expected request_length, which is ", length,
                                               " (a reply repeats the request's bytes)"));
     if (!profile.one_way() && !profile.flow()) return;
-    if (profile.requests_size() + profile.operations_size() + profile.replies_size() + profile.negative_replies_size() == 0)
+    if (profile.requests_size() + profile.operations_size() + profile.replies_size() +
+            profile.negative_replies_size() ==
+        0)
       return;
     Add(path + (profile.flow() ? "flow" : "one_way"),
         "got \"true\", expected no requests, operations, replies and negative_replies beside it: every datagram is forwarded once");
@@ -252,8 +258,8 @@ class ProfileChecker : Checks {
       if (operation.shape() > v1::SHAPE_ANY && !profile.has_line())
         Add(entry + ".shape", "got a shape, expected a line block, which says where the line begins");
       if (!operation.name().empty() && Contains(profile.not_idempotent(), operation.name()))
-        Add(entry + ".name", absl::StrCat("got ", Quote(operation.name()),
-                                          ", expected a name that not_idempotent does not list"));
+        Add(entry + ".name",
+            absl::StrCat("got ", Quote(operation.name()), ", expected a name that not_idempotent does not list"));
     }
     Room(matches, HR_OPERATION_MATCHES, path);
   }
@@ -266,8 +272,10 @@ class ProfileChecker : Checks {
       matches += Matches(reply.match(), entry + ".match");
       if (reply.leader_offset() == 0) continue;
       // The kernel has one place for a byte that says so, at an offset from the payload's start.
-      if (reply.match_size() != 1 || BytesOf(reply.match(0)) != 1 || reply.match(0).negated() || reply.match(0).after() != 0)
-        Add(entry + ".match", "got other matches, expected one of one byte, without not and after, for a leader_offset");
+      if (reply.match_size() != 1 || BytesOf(reply.match(0)) != 1 || reply.match(0).negated() ||
+          reply.match(0).after() != 0)
+        Add(entry + ".match",
+            "got other matches, expected one of one byte, without not and after, for a leader_offset");
       if (++leaders == 2) Add(entry + ".leader_offset", "got a second one, expected one in all");
     }
     Room(matches, HR_NACK_MATCHES, path);

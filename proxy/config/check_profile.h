@@ -12,7 +12,8 @@
 
 namespace hedgerow::config {
 
-// Is this the well-known port of a protocol without replies? There `profile: raw` without a `one_way` key means one_way.
+// Is this the well-known port of a protocol without replies? There `profile: raw` without a `one_way` key means
+// one_way.
 bool IsPortOfOneWay(uint32_t port);
 
 // A profile that is a file of its own.

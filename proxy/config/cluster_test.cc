@@ -81,8 +81,7 @@ constexpr Row kRows[] = {
      R"(6:27: services[0].cluster.key: got a value of 32 characters, expected 32 hexadecimal digits, not all 0)"},
     {"KeyIsAList", "key: " KEY, "key: [1]",
      R"(6:27: services[0].cluster.key: got a list, expected 32 hexadecimal digits, not all 0)"},
-    {"NoKey", ", key: " KEY, "",
-     R"(6:14: services[0].cluster: got a cluster without a key, expected key or key_file)"},
+    {"NoKey", ", key: " KEY, "", R"(6:14: services[0].cluster: got a cluster without a key, expected key or key_file)"},
     {"KeyAndFile", "key_file: /etc/hedgerow/dns.key", "key: " KEY ", key_file: /etc/hedgerow/dns.key",
      R"(21:71: services[2].cluster.key_file: got a key_file beside a key, expected one of the two)"},
     {"RelativeKeyFile", "key_file: /etc/hedgerow/dns.key", "key_file: dns.key",
@@ -99,8 +98,7 @@ constexpr Row kRows[] = {
      "id: 7, key: 10112233445566778899aabbccddeeff, epoch: 2, announce_port: 4900",
      R"(21:27: services[2].cluster.key: got another key than services[0].cluster in line 6, expected the same, since )"
      R"(both are of cluster 7)"},
-    {"AnotherEpochForOneCluster", "id: 8, key_file: /etc/hedgerow/dns.key",
-     "id: 7, key: " KEY ", announce_port: 4900",
+    {"AnotherEpochForOneCluster", "id: 8, key_file: /etc/hedgerow/dns.key", "id: 7, key: " KEY ", announce_port: 4900",
      R"(21:14: services[2].cluster.epoch: got another epoch than services[0].cluster in line 6, expected the same, )"
      R"(since both are of cluster 7)"},
     {"AnotherPortForOneCluster", "id: 8, key_file: /etc/hedgerow/dns.key", "id: 7, key: " KEY ", epoch: 2",
@@ -131,8 +129,7 @@ TEST_P(ClusterError, IsReportedAtItsPlaceWithValueAndExpectation) {
   LoadText(text, errors);
   EXPECT_THAT(errors.Lines(), Contains(absl::StrCat("c.yaml:", row.error)));
   EXPECT_LE(errors.Lines().size(), 2u) << "one mistake is one error";
-  for (const std::string& line : errors.Lines())
-    EXPECT_THAT(line, Not(HasSubstr("2233445566"))) << "a key is shown";
+  for (const std::string& line : errors.Lines()) EXPECT_THAT(line, Not(HasSubstr("2233445566"))) << "a key is shown";
 }
 
 INSTANTIATE_TEST_SUITE_P(EachRow, ClusterError, testing::ValuesIn(kRows),
@@ -171,22 +168,20 @@ TEST(Cluster, TheEffectiveConfigurationHidesItsKey) {
   EXPECT_THAT(EmitYaml(config), Not(HasSubstr("2233445566")));
   EXPECT_THAT(EmitYaml(config), HasSubstr("key: \"(hidden)\""));
   EXPECT_THAT(EmitYaml(config), HasSubstr("key_file: \"/etc/hedgerow/dns.key\""));
-  EXPECT_EQ(EmitYaml(Load(EmitYaml(config, Secrets::kShown)), Secrets::kShown),
-            EmitYaml(config, Secrets::kShown));
+  EXPECT_EQ(EmitYaml(Load(EmitYaml(config, Secrets::kShown)), Secrets::kShown), EmitYaml(config, Secrets::kShown));
 }
 
 TEST(Cluster, PortsAreFew) {
   std::string text = "services:\n";
   for (int i = 1; i <= 5; ++i) {
-    absl::StrAppend(&text, "  - {name: s", i, ", vip: 10.99.0.", i,
-                    ", port: 1, profile: hkv, cluster: {id: ", i, ", key: " KEY ", announce_port: ", 4800 + i,
-                    "}, backends: [{name: a, address: 10.77.0.", i, ", port: 1}]}\n");
+    absl::StrAppend(&text, "  - {name: s", i, ", vip: 10.99.0.", i, ", port: 1, profile: hkv, cluster: {id: ", i,
+                    ", key: " KEY ", announce_port: ", 4800 + i, "}, backends: [{name: a, address: 10.77.0.", i,
+                    ", port: 1}]}\n");
   }
   Diagnostics errors("c.yaml");
   LoadText(text, errors);
-  EXPECT_THAT(errors.Lines(),
-              ElementsAre(HasSubstr("services[4].cluster.announce_port: got a 5th different port, "
-                                    "expected at most 4 in all services")));
+  EXPECT_THAT(errors.Lines(), ElementsAre(HasSubstr("services[4].cluster.announce_port: got a 5th different port, "
+                                                    "expected at most 4 in all services")));
 }
 
 class KeyFile : public testing::Test {
@@ -217,9 +212,8 @@ TEST_F(KeyFile, IsReadWhenAskedForAndReportedAtItsPlace) {
   text.replace(text.find(named), named.size(), path_);
   Diagnostics errors("c.yaml");
   LoadText(text, errors, KeyFiles::kRead);
-  EXPECT_THAT(errors.Lines(),
-              ElementsAre(absl::StrCat("c.yaml:21:32: services[2].cluster.key_file: the file \"", path_,
-                                       "\" cannot be opened: No such file or directory")));
+  EXPECT_THAT(errors.Lines(), ElementsAre(absl::StrCat("c.yaml:21:32: services[2].cluster.key_file: the file \"", path_,
+                                                       "\" cannot be opened: No such file or directory")));
   Write(KEY, 0660);
   Diagnostics open("c.yaml");
   LoadText(text, open, KeyFiles::kRead);
@@ -243,8 +237,10 @@ TEST_F(KeyFile, AConfigurationWithAKeyIsForItsOwnerAndGroupOnly) {
   EXPECT_THAT(load(0640, KeyFiles::kLeave), IsEmpty());
   const std::vector<std::string> open = load(0644, KeyFiles::kLeave);
   ASSERT_THAT(open, Not(IsEmpty()));
-  EXPECT_THAT(open[0], HasSubstr(absl::StrCat("cluster.key: this file can be read by everybody (mode 0644), expected mode "
-                                              "0600 or 0640: run `chmod g-w,o-rwx ", path_, "`")));
+  EXPECT_THAT(open[0],
+              HasSubstr(absl::StrCat("cluster.key: this file can be read by everybody (mode 0644), expected mode "
+                                     "0600 or 0640: run `chmod g-w,o-rwx ",
+                                     path_, "`")));
   EXPECT_THAT(load(0666, KeyFiles::kRead), testing::Contains(HasSubstr("run `chmod go-w " + path_ + "`")));
   if (geteuid() != 0) GTEST_SKIP() << "needs root (to give a file away)";
   ASSERT_EQ(chmod(path_.c_str(), 0600), 0);

@@ -28,8 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     return 0;
   }
   config::Diagnostics again_errors("emitted.yaml");
-  const hedgerow::v1::Config again =
-      config::LoadText(config::EmitYaml(loaded, config::Secrets::kShown), again_errors);
+  const hedgerow::v1::Config again = config::LoadText(config::EmitYaml(loaded, config::Secrets::kShown), again_errors);
   if (!again_errors.empty()) __builtin_trap();
   if (!google::protobuf::util::MessageDifferencer::Equals(loaded, again)) __builtin_trap();
   return 0;

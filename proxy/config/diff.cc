@@ -21,7 +21,8 @@ constexpr char kHidden[] = "(hidden)";
 constexpr char kFixed[] = "fixed while the proxy runs";
 constexpr char kAnotherService[] =
     "requests in flight would be answered as another service; give the new one another name and backends, or restart";
-constexpr char kDaemonsOwn[] = "read at the daemon's start; `systemctl restart hedgerowd` applies it, and no request is lost";
+constexpr char kDaemonsOwn[] =
+    "read at the daemon's start; `systemctl restart hedgerowd` applies it, and no request is lost";
 
 Reload ReloadOf(const FieldDescriptor& field, Reload block) {
   return RuleOf(field).reload() == RELOAD_AS_BLOCK ? block : RuleOf(field).reload();
@@ -42,14 +43,10 @@ bool IsUnknown(const Message& message, const FieldDescriptor& field) {
   if (rule.default_value().empty()) return false;
   switch (field.cpp_type()) {
     case FieldDescriptor::CPPTYPE_STRING:  // an empty text may have been meant
-    case FieldDescriptor::CPPTYPE_BOOL:
-      return false;
-    case FieldDescriptor::CPPTYPE_ENUM:
-      return reflection.GetEnum(message, &field)->number() == 0;
-    case FieldDescriptor::CPPTYPE_INT64:
-      return rule.min() > 0 && reflection.GetInt64(message, &field) == 0;
-    default:
-      return rule.min() > 0 && reflection.GetUInt32(message, &field) == 0;
+    case FieldDescriptor::CPPTYPE_BOOL: return false;
+    case FieldDescriptor::CPPTYPE_ENUM: return reflection.GetEnum(message, &field)->number() == 0;
+    case FieldDescriptor::CPPTYPE_INT64: return rule.min() > 0 && reflection.GetInt64(message, &field) == 0;
+    default: return rule.min() > 0 && reflection.GetUInt32(message, &field) == 0;
   }
 }
 
@@ -61,8 +58,7 @@ std::string Summary(const Message& message) {
     if (field.is_repeated() || field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE) continue;
     if (IsName(field) || RuleOf(field).secret()) continue;
     const std::string text = ScalarText(message, field);
-    if (!text.empty() && text != RuleOf(field).default_value())
-      words.push_back(absl::StrCat(KeyOf(field), " ", text));
+    if (!text.empty() && text != RuleOf(field).default_value()) words.push_back(absl::StrCat(KeyOf(field), " ", text));
   }
   return absl::StrJoin(words, ", ");
 }
@@ -101,18 +97,15 @@ class Comparer {
   }
 
   void Scalar(const Message& from, const Message& to, const FieldDescriptor& field, const std::string& path) {
-    Texts(IsUnknown(from, field) ? RuleOf(field).default_value() : ScalarText(from, field),
-          ScalarText(to, field), field, path);
+    Texts(IsUnknown(from, field) ? RuleOf(field).default_value() : ScalarText(from, field), ScalarText(to, field),
+          field, path);
   }
 
   void Texts(const std::string& before, const std::string& after, const FieldDescriptor& field,
              const std::string& path) {
     if (before == after) return;
     const bool secret = RuleOf(field).secret();
-    Add({.kind = "changed",
-         .path = path,
-         .from = secret ? kHidden : before,
-         .to = secret ? kHidden : after});
+    Add({.kind = "changed", .path = path, .from = secret ? kHidden : before, .to = secret ? kHidden : after});
   }
 
   void Block(const Message& from, const Message& to, const FieldDescriptor& field, const std::string& path) {
@@ -185,8 +178,7 @@ class Comparer {
   bool AwaitsElsewhere(const Change& change) const {
     for (const v1::Service& service : to_.services()) {
       const std::string path = absl::StrCat("services[", service.name(), "]");
-      if (change.path != path && change.path != path + ".cluster" &&
-          change.path != path + ".cluster.announce_port") {
+      if (change.path != path && change.path != path + ".cluster" && change.path != path + ".cluster.announce_port") {
         continue;
       }
       if (service.has_cluster() && !awaited_.contains(service.cluster().announce_port())) return true;
@@ -207,7 +199,8 @@ void KeepIdentity(Message& message, Reload block) {
     const Reload reload = ReloadOf(field, block);
     if (reload != RELOAD_IDENTITY) {
       message.GetReflection()->ClearField(&message, &field);
-    } else if (!field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && message.GetReflection()->HasField(message, &field)) {
+    } else if (!field.is_repeated() && field.cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE &&
+               message.GetReflection()->HasField(message, &field)) {
       KeepIdentity(*message.GetReflection()->MutableMessage(&message, &field), reload);
     }
   }

@@ -28,8 +28,8 @@ struct Change {
 // `awaited`: the ports on which the programs that run await announcements, beside those of `from`.
 std::vector<Change> Diff(const v1::Config& from, const v1::Config& to, const std::set<uint32_t>& awaited = {});
 
-// The keys of the daemon alone, which the kernel part does not know: its sockets, metrics and page. A new daemon serves under its own,
-// whatever it takes over.
+// The keys of the daemon alone, which the kernel part does not know: its sockets, metrics and page. A new daemon serves
+// under its own, whatever it takes over.
 void CopyDaemonsOwn(const v1::Config& from, v1::Config& to);
 
 // Of a service's keys those that say which service it is (RELOAD_IDENTITY).

@@ -66,8 +66,7 @@ TEST(Diff, NothingDiffersFromItself) { EXPECT_THAT(After({}), IsEmpty()); }
 
 TEST(Diff, AValueIsNamedByItsKeyInItsOwnUnits) {
   const auto changes = After({{"profile: dns", "profile: dns\n    delay: 5ms\n    budget: 2%"}});
-  EXPECT_THAT(Texts(changes),
-              ElementsAre("  services[dns].delay: 10ms -> 5ms", "  services[dns].budget: 5% -> 2%"));
+  EXPECT_THAT(Texts(changes), ElementsAre("  services[dns].delay: 10ms -> 5ms", "  services[dns].budget: 5% -> 2%"));
   EXPECT_THAT(Obstacles(changes), IsEmpty());
 }
 
@@ -117,10 +116,11 @@ TEST(Diff, OperationsAreToldApartByPlaceAndNotByName) {
 
 // No packet is judged by it.
 TEST(Diff, AHarmlessRequestIsNamedWhileTheProxyRuns) {
-  const std::string raw = "profile: raw\n    raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4}";
+  const std::string raw =
+      "profile: raw\n    raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4}";
   const std::string with = absl::StrReplaceAll(raw, {{"reply_length: 4}", "reply_length: 4, check: {bytes: \"00\"}}"}});
-  const auto changes =
-      Diff(Load(absl::StrReplaceAll(kText, {{"profile: dns", raw}})), Load(absl::StrReplaceAll(kText, {{"profile: dns", with}})));
+  const auto changes = Diff(Load(absl::StrReplaceAll(kText, {{"profile: dns", raw}})),
+                            Load(absl::StrReplaceAll(kText, {{"profile: dns", with}})));
   EXPECT_THAT(Texts(changes), testing::Contains(testing::HasSubstr("services[dns].raw.check")));
   EXPECT_THAT(Obstacles(changes), IsEmpty());
 }
@@ -139,8 +139,8 @@ TEST(Diff, AKeyThatChangedIsSaidToHaveChangedAndNotShown) {
   const auto changes = After({{"000102030405060708090a0b0c0d0e0f", "ff0102030405060708090a0b0c0d0e0f"}});
   EXPECT_THAT(Texts(changes), ElementsAre("  services[kv].cluster.key: (hidden) -> (hidden)"));
   const auto whole = Diff(
-      Load(kText), Load(absl::StrReplaceAll(
-                       kText, {{"    cluster: {id: 7, key: \"000102030405060708090a0b0c0d0e0f\"}\n", ""}})));
+      Load(kText),
+      Load(absl::StrReplaceAll(kText, {{"    cluster: {id: 7, key: \"000102030405060708090a0b0c0d0e0f\"}\n", ""}})));
   ASSERT_EQ(whole.size(), 1u);
   EXPECT_THAT(Text(whole[0]), testing::Not(HasSubstr("0001")));
 }
@@ -152,8 +152,7 @@ TEST(Diff, WhatCannotBeAppliedIsNamedWithTheReason) {
   EXPECT_EQ(top.size(), 3u) << "unattended_timeout can";
   EXPECT_THAT(Obstacles(After({{"vip: 10.99.0.53", "vip: 10.99.0.54"}})),
               ElementsAre(HasSubstr("services[dns].vip: ")));
-  EXPECT_THAT(Obstacles(After({{"profile: dns", "profile: hkv"}})),
-              ElementsAre(HasSubstr("services[dns].profile: ")));
+  EXPECT_THAT(Obstacles(After({{"profile: dns", "profile: hkv"}})), ElementsAre(HasSubstr("services[dns].profile: ")));
 }
 
 TEST(Diff, WhatMayBeSentTwiceCanChangeAndHowAnswersArePairedCannot) {
@@ -162,8 +161,7 @@ TEST(Diff, WhatMayBeSentTwiceCanChangeAndHowAnswersArePairedCannot) {
       "operations: [{match: [{offset: 4, bytes: \"01\"}]}]}";
   const v1::Config from = Load(absl::StrReplaceAll(kText, {{"profile: dns", raw}}));
   const auto after = [&](const std::string& what, const std::string& by) {
-    return Diff(from,
-                Load(absl::StrReplaceAll(kText, {{"profile: dns", absl::StrReplaceAll(raw, {{what, by}})}})));
+    return Diff(from, Load(absl::StrReplaceAll(kText, {{"profile: dns", absl::StrReplaceAll(raw, {{what, by}})}})));
   };
   EXPECT_EQ(after("\"01\"", "\"02\"").size(), 1u);
   EXPECT_THAT(Obstacles(after("\"01\"", "\"02\"")), IsEmpty());
@@ -178,8 +176,7 @@ TEST(Diff, AnnouncementsAreAwaitedWhereTheyWereAndNowhereElse) {
   const std::string without =
       absl::StrReplaceAll(kText, {{"    cluster: {id: 7, key: \"000102030405060708090a0b0c0d0e0f\"}\n", ""}});
   EXPECT_THAT(Obstacles(Diff(Load(without), Load(kText))), ElementsAre(HasSubstr("services[kv].cluster: ")));
-  EXPECT_THAT(Obstacles(Diff(Load(without), Load(kText), {4803})), IsEmpty())
-      << "by the programs, since their start";
+  EXPECT_THAT(Obstacles(Diff(Load(without), Load(kText), {4803})), IsEmpty()) << "by the programs, since their start";
 }
 
 TEST(Diff, AKeyThatAnOlderVersionDidNotKnowIsAtItsDefault) {

@@ -13,13 +13,14 @@
 namespace hedgerow::config {
 namespace {
 
-// Reads each service's key_file into its key; two keys stand there with a space between. What cannot be read is an error at its
-// place.
+// Reads each service's key_file into its key; two keys stand there with a space between. What cannot be read is an
+// error at its place.
 void ReadKeyFiles(v1::Config& config, const Locations& locations, Diagnostics& errors) {
   for (int i = 0; i < config.services_size(); ++i) {
     v1::Service& service = *config.mutable_services(i);
     if (!service.has_cluster() || service.cluster().key_file().empty()) continue;
-    const absl::StatusOr<std::vector<std::string>> keys = operate::ReadKeyRing(service.cluster().key_file(), operate::Reader::kServes);
+    const absl::StatusOr<std::vector<std::string>> keys =
+        operate::ReadKeyRing(service.cluster().key_file(), operate::Reader::kServes);
     if (keys.ok()) {
       service.mutable_cluster()->set_key(absl::StrJoin(*keys, " "));
       continue;

@@ -66,8 +66,8 @@ constexpr Row kRows[] = {
      R"(13:12: services[0].delay: got "99us", expected a duration between 100us and 10s, such as 10ms)"},
     {"NegativeDelay", "delay: 10ms", "delay: -10ms",
      R"(13:12: services[0].delay: got "-10ms", expected a duration between 100us and 10s, such as 10ms)"},
-    {"EmptyValue", "delay: 10ms", "delay:",
-     R"(13:5: services[0].delay: got nothing, expected a duration between 100us and 10s, such as 10ms)"},
+    {"EmptyValue", "delay: 10ms",
+     "delay:", R"(13:5: services[0].delay: got nothing, expected a duration between 100us and 10s, such as 10ms)"},
     {"ListForScalar", "delay: 10ms", "delay: [10ms]",
      R"(13:12: services[0].delay: got a list, expected a duration between 100us and 10s, such as 10ms)"},
     {"DelayNotBelowDeadline", "delay: 10ms", "delay: 2s",
@@ -111,8 +111,7 @@ constexpr Row kRows[] = {
      R"(9:5: services[0].profile: the key is missing, expected one of PROFILES)"},
     {"FormerKeyOfAService", "profile: dns", "profile: dns\n    linger: 1s",
      R"(13:5: services[0]: the key "linger" has another name now, write "retention")"},
-    {"UnknownAttach", "attach: auto", "attach: xdp",
-     R"(3:9: attach: got "xdp", expected one of auto, tcx, clsact)"},
+    {"UnknownAttach", "attach: auto", "attach: xdp", R"(3:9: attach: got "xdp", expected one of auto, tcx, clsact)"},
     {"UnspecifiedIsNoWord", "attach: auto", "attach: unspecified",
      R"(3:9: attach: got "unspecified", expected one of auto, tcx, clsact)"},
     {"LoopbackVip", "vip: 10.99.0.53", "vip: 127.0.0.53",
@@ -138,27 +137,23 @@ constexpr Row kRows[] = {
      R"((bits beyond the prefix are set; did you mean 10.78.0.0/24?))"},
     {"UnknownPrimary", "primary: a", "primary: aa",
      R"(17:14: services[0].primary: got "aa", expected the name of a backend of this service, did you mean "a"?)"},
-    {"DuplicateBackendName", "{name: b, address: 10.77.0.12, port: 53}",
-     "{name: a, address: 10.77.0.12, port: 53}",
+    {"DuplicateBackendName", "{name: b, address: 10.77.0.12, port: 53}", "{name: a, address: 10.77.0.12, port: 53}",
      R"(20:16: services[0].backends[1].name: got "a", expected a name no other backend of this service has )"
      R"((services[0].backends[0].name in line 19 is the same))"},
-    {"DuplicateBackendEndpoint", "{name: b, address: 10.77.0.12, port: 53}",
-     "{name: b, address: 10.77.0.11, port: 53}",
+    {"DuplicateBackendEndpoint", "{name: b, address: 10.77.0.12, port: 53}", "{name: b, address: 10.77.0.11, port: 53}",
      R"(20:28: services[0].backends[1].address: got "10.77.0.11:53", expected an address and port no other backend )"
      R"(of this service has (services[0].backends[0].address in line 19 is the same))"},
     {"DuplicateServiceName", "name: echo", "name: dns",
      R"(21:11: services[1].name: got "dns", expected a name no other service has (services[0].name in line 9 is )"
      R"(the same))"},
-    {"BackendOfTwoServices", "{name: a, address: 10.77.0.11, port: 7}",
-     "{name: a, address: 10.77.0.11, port: 53}",
+    {"BackendOfTwoServices", "{name: a, address: 10.77.0.11, port: 7}", "{name: a, address: 10.77.0.11, port: 53}",
      R"(27:28: services[1].backends[0].address: got "10.77.0.11:53", expected a backend that no other service uses )"
      R"((services[0].backends[0].address in line 19 is the same): a client socket that uses both services could )"
      R"(not be told which one a reply is for; give the backend a second port or address)"},
     {"BackendIsAVip", "{name: b, address: 10.77.0.12, port: 53}", "{name: b, address: 10.99.0.1, port: 53}",
      R"(20:28: services[0].backends[1].address: got "10.99.0.1", expected an address that is no vip )"
      R"((services[1].vip in line 22): requests would come back to the proxy)"},
-    {"RawWithoutBlock", "raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4}",
-     "delay: 1ms",
+    {"RawWithoutBlock", "raw: {request_offset: 0, request_length: 4, reply_offset: 0, reply_length: 4}", "delay: 1ms",
      R"(24:14: services[1].profile: got "raw" without a raw block, expected raw: {request_offset, request_length, )"
      R"(reply_offset, reply_length})"},
     {"DnsWithRawBlock", "profile: raw", "profile: dns",
@@ -176,10 +171,12 @@ constexpr Row kRows[] = {
     {"MetricsNotLoopback", "listen: \"127.0.0.1:9464\"", "listen: \"0.0.0.0:9464\"",
      R"(5:19: metrics.listen: got "0.0.0.0:9464", expected a loopback address, or metrics.tls and metrics.token_file beside it, )"
      R"(because other hosts can connect there)"},
-    {"MetricsWithATokenInClear", "listen: \"127.0.0.1:9464\"", "listen: \"0.0.0.0:9464\", token_file: /etc/hedgerow/token",
+    {"MetricsWithATokenInClear", "listen: \"127.0.0.1:9464\"",
+     "listen: \"0.0.0.0:9464\", token_file: /etc/hedgerow/token",
      R"(5:19: metrics.listen: got "0.0.0.0:9464", expected a loopback address, or metrics.tls and metrics.token_file beside it, )"
      R"(because other hosts can connect there)"},
-    {"MetricsSocketWithAToken", "listen: \"127.0.0.1:9464\"", "listen: unix:/run/hedgerow/metrics.sock, token_file: /etc/hedgerow/token",
+    {"MetricsSocketWithAToken", "listen: \"127.0.0.1:9464\"",
+     "listen: unix:/run/hedgerow/metrics.sock, token_file: /etc/hedgerow/token",
      R"(5:19: metrics.listen: got "unix:/run/hedgerow/metrics.sock", expected an address and port beside metrics.tls and )"
      R"(metrics.token_file: a socket's group says who may ask there)"},
     {"MetricsWithoutPort", "listen: \"127.0.0.1:9464\"", "listen: localhost",
@@ -245,15 +242,13 @@ TEST(ConfigErrors, OneMistakeIsOneError) {
 
 TEST(ConfigErrors, AllErrorsOfAFileAreReportedInItsOrder) {
   const std::string text = absl::StrReplaceAll(
-      kSound,
-      {{"attempts: 2", "attempts: 9"}, {"instance: default", "instance: A"}, {"port: 7}", "port: seven}"}});
+      kSound, {{"attempts: 2", "attempts: 9"}, {"instance: default", "instance: A"}, {"port: 7}", "port: seven}"}});
   Diagnostics errors("c.yaml");
   LoadText(text, errors);
-  EXPECT_THAT(
-      errors.Lines(),
-      testing::ElementsAre(testing::StartsWith("c.yaml:1:11: instance: got \"A\""),
-                           testing::StartsWith("c.yaml:15:15: services[0].attempts: got \"9\""),
-                           testing::StartsWith("c.yaml:27:46: services[1].backends[0].port: got \"seven\"")));
+  EXPECT_THAT(errors.Lines(),
+              testing::ElementsAre(testing::StartsWith("c.yaml:1:11: instance: got \"A\""),
+                                   testing::StartsWith("c.yaml:15:15: services[0].attempts: got \"9\""),
+                                   testing::StartsWith("c.yaml:27:46: services[1].backends[0].port: got \"seven\"")));
 }
 
 TEST(ConfigErrors, DuplicateVipAndPort) {
@@ -261,10 +256,9 @@ TEST(ConfigErrors, DuplicateVipAndPort) {
       absl::StrReplaceAll(kSound, {{"vip: 10.99.0.1\n    port: 7", "vip: 10.99.0.53\n    port: 53"}});
   Diagnostics errors("c.yaml");
   LoadText(text, errors);
-  EXPECT_THAT(
-      errors.Lines(),
-      testing::ElementsAre("c.yaml:22:10: services[1].vip: got \"10.99.0.53:53\", expected an address and port "
-                           "no other service has (services[0].vip in line 10 is the same)"));
+  EXPECT_THAT(errors.Lines(),
+              testing::ElementsAre("c.yaml:22:10: services[1].vip: got \"10.99.0.53:53\", expected an address and port "
+                                   "no other service has (services[0].vip in line 10 is the same)"));
 }
 
 TEST(ConfigErrors, TooManyErrorsAreCut) {
@@ -281,9 +275,8 @@ TEST(ConfigErrors, TooManyServicesAreRefusedByNumber) {
   for (int i = 0; i < 65; ++i) absl::StrAppend(&text, "  - {}\n");
   Diagnostics errors("c.yaml");
   LoadText(text, errors);
-  EXPECT_THAT(errors.Lines(),
-              testing::ElementsAre("c.yaml:2:3: services: got 65 entries, expected a list of 1 to 64 "
-                                   "entries"));
+  EXPECT_THAT(errors.Lines(), testing::ElementsAre("c.yaml:2:3: services: got 65 entries, expected a list of 1 to 64 "
+                                                   "entries"));
 }
 
 }  // namespace

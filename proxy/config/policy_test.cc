@@ -52,8 +52,10 @@ TEST(PolicyConfig, IsPlainUnlessAskedFor) {
 // A flow's packets are apart by seconds. Who writes the upper bound alone has said how long silence may be.
 TEST(PolicyConfig, AFlowsSuspicionStaysBelowTheWrittenBound) {
   const auto of = [](const std::string& line) {
-    const auto config = LoadText(absl::StrCat("services:\n  - name: media\n    vip: 10.99.0.53\n    port: 4500\n", line,
-                                              "    profile: flow\n    backends: [{name: a, address: 10.77.0.11, port: 53}]\n"), "c.yaml");
+    const auto config =
+        LoadText(absl::StrCat("services:\n  - name: media\n    vip: 10.99.0.53\n    port: 4500\n", line,
+                              "    profile: flow\n    backends: [{name: a, address: 10.77.0.11, port: 53}]\n"),
+                 "c.yaml");
     EXPECT_TRUE(config.ok()) << config.status();
     return std::pair(config->services(0).suspect_min_ns(), config->services(0).suspect_max_ns());
   };
@@ -82,10 +84,9 @@ TEST(PolicyConfig, TheFloorHasADefaultAndTheCapHasNone) {
   const auto config = LoadText(Text("adaptive: {cap: 50ms}"), "c.yaml");
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->services(0).adaptive().floor_ns(), 1'000'000);
-  EXPECT_THAT(
-      Error("adaptive: {floor: 2ms}"),
-      HasSubstr("c.yaml:6:15: services[0].adaptive.cap: the key is missing, expected a duration between 100us "
-                "and 10s, such as 100ms"));
+  EXPECT_THAT(Error("adaptive: {floor: 2ms}"),
+              HasSubstr("c.yaml:6:15: services[0].adaptive.cap: the key is missing, expected a duration between 100us "
+                        "and 10s, such as 100ms"));
 }
 
 TEST(PolicyConfig, SaysWhatIsWrongAndWhere) {
@@ -121,7 +122,9 @@ TEST(PolicyConfig, TheSuspicionTimeoutHasACeiling) {
             "c.yaml:7:18: services[0].suspect_max: got \"10ms\", expected at least the suspect_min of 20ms");
   EXPECT_EQ(Error("suspect_max: 3ms"),
             "c.yaml:6:18: services[0].suspect_max: got \"3ms\", expected at least the suspect_min of 5ms");
-  EXPECT_EQ(Error("suspect_min: 61s"), "c.yaml:6:18: services[0].suspect_min: got \"61s\", expected at most 60s: only a profile with flow may have more");
+  EXPECT_EQ(
+      Error("suspect_min: 61s"),
+      "c.yaml:6:18: services[0].suspect_min: got \"61s\", expected at most 60s: only a profile with flow may have more");
   EXPECT_THAT(Error("suspect_max: never"), HasSubstr("c.yaml:6:18: services[0].suspect_max"));
 }
 

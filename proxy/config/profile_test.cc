@@ -82,10 +82,8 @@ constexpr Row kRows[] = {
     {"IncrIsNeverDuplicated", "[set, delete]", "[incr]",
      R"(services[0].duplicate[0]: got "incr", expected an operation that does the same when it is done twice)"},
     {"DecrIsNeverDuplicated", "[set, delete]", "[decr]", R"(services[0].duplicate[0]: got "decr", expected)"},
-    {"AppendIsNeverDuplicated", "[set, delete]", "[append]",
-     R"(services[0].duplicate[0]: got "append", expected)"},
-    {"PrependIsNeverDuplicated", "[set, delete]", "[prepend]",
-     R"(services[0].duplicate[0]: got "prepend", expected)"},
+    {"AppendIsNeverDuplicated", "[set, delete]", "[append]", R"(services[0].duplicate[0]: got "append", expected)"},
+    {"PrependIsNeverDuplicated", "[set, delete]", "[prepend]", R"(services[0].duplicate[0]: got "prepend", expected)"},
     {"CommandTwice", "[set, delete]", "[set, set]",
      R"(services[0].duplicate[1]: got "set" again, expected each operation once)"},
     {"CommandsAreAList", "[set, delete]", "set",
@@ -97,13 +95,13 @@ constexpr Row kRows[] = {
     {"NtpProfile", "profile: memcached\n    duplicate: [set, delete]", "profile: ntp",
      R"(services[0].profile: this is NTP, expected a service that may be hedged: a hedged answer was on its way)"},
     {"NtpPort", "port: 5683\n    profile", "port: 123\n    profile", R"(services[1].port: this is NTP)"},
-    {"NtpBackend", "10.77.0.11, port: 11211", "10.77.0.11, port: 123",
-     R"(services[0].backends[0].port: this is NTP)"},
+    {"NtpBackend", "10.77.0.11, port: 11211", "10.77.0.11, port: 123", R"(services[0].backends[0].port: this is NTP)"},
     {"ForceIsTrueOrFalse", "profile: memcached", "profile: memcached\n    force: yes",
      R"(services[0].force: got "yes", expected true or false)"},
     {"ForceIsNoText", "profile: memcached", "profile: memcached\n    force: \"true\"",
      R"(services[0].force: got "true", expected true or false)"},
-    {"NothingPairs", "request_offset: 2\n      request_length: 2\n      reply_offset: 2\n      reply_length: 2\n      mask: FFfe\n",
+    {"NothingPairs",
+     "request_offset: 2\n      request_length: 2\n      reply_offset: 2\n      reply_length: 2\n      mask: FFfe\n",
      "one_datagram: true\n",
      R"(services[1].raw.request_length: got nothing that pairs a reply with its request, expected request_length and )"
      R"(reply_length, a path to ber: value, or one of tokens, by_socket, one_way and flow)"},
@@ -125,12 +123,15 @@ constexpr Row kRows[] = {
      R"(services[1].raw.reply_path: got steps, expected none without a path)"},
     {"AfterWithoutAPath", "{offset: 0, bytes: \"40\"", "{after: 2, offset: 0, bytes: \"40\"",
      R"(services[1].raw.requests[0].after: got 2, expected at most the path's steps, which are 0)"},
-    {"UnknownNegativeReply", "    duplicate: [set, delete]\n", "    duplicate: [set, delete]\n    negative_replies: [servfail]\n",
+    {"UnknownNegativeReply", "    duplicate: [set, delete]\n",
+     "    duplicate: [set, delete]\n    negative_replies: [servfail]\n",
      R"(services[0].negative_replies[0]: got "servfail", expected one of none)"},
-    {"OneWayWithReplies", "request_offset: 2\n      request_length: 2\n      reply_offset: 2\n      reply_length: 2\n      mask: FFfe\n",
+    {"OneWayWithReplies",
+     "request_offset: 2\n      request_length: 2\n      reply_offset: 2\n      reply_length: 2\n      mask: FFfe\n",
      "one_way: true\n",
      R"(services[1].raw.one_way: got "true", expected no requests, operations, replies and negative_replies beside it)"},
-    {"FlowWithReplies", "request_offset: 2\n      request_length: 2\n      reply_offset: 2\n      reply_length: 2\n      mask: FFfe\n",
+    {"FlowWithReplies",
+     "request_offset: 2\n      request_length: 2\n      reply_offset: 2\n      reply_length: 2\n      mask: FFfe\n",
      "flow: true\n", R"(services[1].raw.flow: got "true", expected no requests)"},
     {"MaskOfAnotherLength", "mask: FFfe", "mask: ff",
      R"(services[1].raw.mask: got 1 bytes, expected as many as request_length, which is 2)"},
@@ -161,9 +162,11 @@ constexpr Row kRows[] = {
      R"(services[1].raw.operations[0].name: got "read", expected a name that not_idempotent does not list)"},
     {"FormerKey", "negative_replies: [{", "refusals: [{",
      R"(services[1].raw: the key "refusals" has another name now, write "negative_replies")"},
-    {"LeaderOfTwoBytes", "[{match: [{offset: 1, bytes: a3}]}]", "[{match: [{offset: 1, bytes: a3a4}], leader_offset: 4}]",
+    {"LeaderOfTwoBytes", "[{match: [{offset: 1, bytes: a3}]}]",
+     "[{match: [{offset: 1, bytes: a3a4}], leader_offset: 4}]",
      R"(services[1].raw.negative_replies[0].match: got other matches, expected one of one byte, without not and after)"},
-    {"LeaderBehindAPath", "[{match: [{offset: 1, bytes: a3}]}]", "[{match: [{offset: 1, bytes: a3, after: 1}], leader_offset: 4}]",
+    {"LeaderBehindAPath", "[{match: [{offset: 1, bytes: a3}]}]",
+     "[{match: [{offset: 1, bytes: a3, after: 1}], leader_offset: 4}]",
      R"(services[1].raw.negative_replies[0].match: got other matches, expected one of one byte, without not and after)"},
     {"TwoLeaders", "[{match: [{offset: 1, bytes: a3}]}]",
      "[{match: [{offset: 1, text: a}], leader_offset: 4}, {match: [{offset: 1, text: b}], leader_offset: 4}]",
@@ -176,8 +179,7 @@ constexpr Row kRows[] = {
      R"(services[1].raw.operations[1].shape: got a shape, expected a line block)"},
     {"NumbersOfOneDatagram", "line: {", "one_datagram: true\n      line: {",
      R"(services[1].raw.one_datagram: got "true", expected false with numbers)"},
-    {"TooManyRequests", "requests: [",
-     "requests: [{offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: a}, ",
+    {"TooManyRequests", "requests: [", "requests: [{offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: a}, ",
      R"(services[1].raw.requests: got 4 entries, expected a list of 0 to 3 entries)"},
     {"TooManyMatchesInAll", "negative_replies: [",
      "negative_replies: [{match: [{offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: a}, {offset: 0, text: "
@@ -238,9 +240,8 @@ TEST(Profile, WhatIsNotGivenIsNotThere) {
 }
 
 TEST(Profile, NtpIsHedgedForThoseWhoInsist) {
-  EXPECT_THAT(
-      ErrorsOf(With("profile: memcached\n    duplicate: [set, delete]", "profile: ntp\n    force: true")),
-      IsEmpty());
+  EXPECT_THAT(ErrorsOf(With("profile: memcached\n    duplicate: [set, delete]", "profile: ntp\n    force: true")),
+              IsEmpty());
   EXPECT_THAT(ErrorsOf(With("port: 5683\n    profile", "port: 123\n    force: true\n    profile")), IsEmpty());
 }
 

@@ -116,8 +116,7 @@ TEST(ParseTree, ASecondDocumentIsRefused) {
 }
 
 TEST(ParseTree, AListOrScalarIsNoConfiguration) {
-  EXPECT_THAT(ErrorsOf("- a\n"),
-              ElementsAre(HasSubstr("c.yaml:1:1: got a list, expected a map with the keys")));
+  EXPECT_THAT(ErrorsOf("- a\n"), ElementsAre(HasSubstr("c.yaml:1:1: got a list, expected a map with the keys")));
   EXPECT_THAT(ErrorsOf("hello\n"), ElementsAre(HasSubstr("got a single value, expected a map with the keys")));
 }
 
@@ -133,8 +132,7 @@ TEST(ParseTree, AnAliasBombIsRefusedAtItsFirstAnchor) {
 }
 
 TEST(ParseTree, MergeKeysAreUnknownKeys) {
-  EXPECT_THAT(ErrorsOf("<<: {instance: x}\nservices: []\n"),
-              testing::Contains(HasSubstr("unknown key \"<<\"")));
+  EXPECT_THAT(ErrorsOf("<<: {instance: x}\nservices: []\n"), testing::Contains(HasSubstr("unknown key \"<<\"")));
 }
 
 TEST(ParseTree, DeepNestingIsRefusedQuickly) {

@@ -73,18 +73,16 @@ absl::Status RemoveLeftovers(const std::string& instance) {
   const net::CleanReport report = net::Clean(instance, net::kDefaultBpffs);
   for (const std::string& line : report.removed) LogWarning("left by an earlier daemon, removed: ", line);
   if (report.failures.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("what an earlier daemon of this instance left cannot be removed: ",
-                   absl::StrJoin(report.failures, "; ")));
+  return absl::FailedPreconditionError(absl::StrCat("what an earlier daemon of this instance left cannot be removed: ",
+                                                    absl::StrJoin(report.failures, "; ")));
 }
 
 // Why the kernel part of this record cannot go on and come to be under the configuration; empty when it can.
 std::string WhyAnew(const v1::KernelRecord& record, const v1::Config& before, const v1::Config& config) {
   if (record.network_namespace() != NetworkNamespace()) return "it is in another network namespace";
-  const std::vector<std::string> obstacles = config::Obstacles(
-      config::Diff(before, config, KernelObject::AwaitedPorts(record.load_config())));
-  if (!obstacles.empty())
-    return absl::StrCat("the configuration has changed: ", absl::StrJoin(obstacles, "; "));
+  const std::vector<std::string> obstacles =
+      config::Obstacles(config::Diff(before, config, KernelObject::AwaitedPorts(record.load_config())));
+  if (!obstacles.empty()) return absl::StrCat("the configuration has changed: ", absl::StrJoin(obstacles, "; "));
   return "";
 }
 
@@ -96,7 +94,8 @@ Topology FormerTopology(const v1::KernelRecord& record) {
     Topology::ServicePath& path = topology.services.emplace_back();
     path.name = service.name();
     const int index = static_cast<int>(topology.services.size()) - 1;
-    const auto source = net::IpAddress::Parse(index < record.service_sources_size() ? record.service_sources(index) : "");
+    const auto source =
+        net::IpAddress::Parse(index < record.service_sources_size() ? record.service_sources(index) : "");
     if (source.ok()) path.source = *source;
     for (const v1::Backend& backend : service.backends()) {
       BackendPath& reached = path.backends.emplace_back();
@@ -114,8 +113,8 @@ operate::HttpAccess AccessOf(const v1::Config& config) {
           .token = config.metrics().token_file()};
 }
 
-// A daemon that may mount file systems (root's, by `hedgerow up`) mounts and unmounts the BPF file system, which Landlock
-// refuses to a process that it confines: it keeps its rights.
+// A daemon that may mount file systems (root's, by `hedgerow up`) mounts and unmounts the BPF file system, which
+// Landlock refuses to a process that it confines: it keeps its rights.
 void Confine(const v1::Config& config, const std::string& config_file) {
   const auto missing = net::MissingCapabilities(std::array{net::Capability::kSysAdmin});
   if (!missing.ok() || missing->empty()) return LogInfo("files are not confined: this daemon may mount file systems");
@@ -127,7 +126,8 @@ void Confine(const v1::Config& config, const std::string& config_file) {
   operate::AllowMaking(absl::StrCat(kRunFolder, "/lock"), allowed);
   operate::AllowMaking(config.admin().socket(), allowed);
   if (!config.admin().monitor_socket().empty()) operate::AllowMaking(config.admin().monitor_socket(), allowed);
-  if (const std::string socket = operate::UnixPathOf(config.metrics().listen()); !socket.empty()) operate::AllowMaking(socket, allowed);
+  if (const std::string socket = operate::UnixPathOf(config.metrics().listen()); !socket.empty())
+    operate::AllowMaking(socket, allowed);
   for (const std::string& file :
        {config.metrics().tls().certificate_file(), config.metrics().tls().key_file(), config.metrics().token_file()}) {
     if (!file.empty()) operate::AllowReading(file, allowed);
@@ -198,8 +198,8 @@ class Daemon {
   }
 
   absl::Status Guard() {
-    auto guardian = Guardian::Start(
-        config_, topology_, *instance_, facts_, *loop_, [this] { loop_->Post([this] { Relink(); }); });
+    auto guardian =
+        Guardian::Start(config_, topology_, *instance_, facts_, *loop_, [this] { loop_->Post([this] { Relink(); }); });
     if (!guardian.ok()) return guardian.status();
     guardian_ = *std::move(guardian);
     guardian_->OnSnapshot([this](const Snapshot& read) {
@@ -249,7 +249,8 @@ class Daemon {
     instance_ = *std::move(instance);
     facts_.kernel_since_ns = facts_.started_ns;
     if (const absl::Status routed = RouteVips(); !routed.ok()) return routed;
-    // A proxy that does not see its packets is worse than none. One that runs already is left to run, with a problem in `status`.
+    // A proxy that does not see its packets is worse than none. One that runs already is left to run, with a problem in
+    // `status`.
     return SelfTest(*instance_).Once();
   }
 
@@ -260,7 +261,8 @@ class Daemon {
     if (rule.empty() && config_.vip_route() != v1::VIP_ROUTE_UPLINK) return absl::OkStatus();
     const std::set<net::IpAddress> vips = instance_->Vips();
     const std::vector<Problem> problems = instance_->RouteByUplink(vips, true);
-    const bool led = std::any_of(vips.begin(), vips.end(), [&](const net::IpAddress& vip) { return instance_->IsLedByUplink(vip); });
+    const bool led =
+        std::any_of(vips.begin(), vips.end(), [&](const net::IpAddress& vip) { return instance_->IsLedByUplink(vip); });
     if (led || problems.empty() || instance_->MayChooseRoute()) return absl::OkStatus();
     return absl::FailedPreconditionError(JoinProblems(problems, "\n"));
   }
@@ -289,10 +291,9 @@ class Daemon {
   }
 
   absl::Status Adopt(InstanceRecord record) {
-    const std::string before =
-        absl::StrCat(record.data().version(), ", build ", absl::Hex(record.data().build()));
-    auto instance = ProxyInstance::Adopt(config_, topology_, std::move(record),
-                                         ProxyInstance::Takeover::kSuccession, facts_);
+    const std::string before = absl::StrCat(record.data().version(), ", build ", absl::Hex(record.data().build()));
+    auto instance =
+        ProxyInstance::Adopt(config_, topology_, std::move(record), ProxyInstance::Takeover::kSuccession, facts_);
     if (!instance.ok()) return Unfit(instance.status());
     instance_ = *std::move(instance);
     LogInfo("took over the kernel part of an earlier daemon (", before, "), unattended for ",
@@ -300,8 +301,7 @@ class Daemon {
             facts_.adoption.how() == "upgraded" ? "; its programs are this build's now" : "");
     if (facts_.adoption.hedging_stopped_ns() > 0) {
       LogWarning("no daemon had lived for longer than unattended_timeout: hedging was stopped for ",
-                 absl::FormatDuration(absl::Nanoseconds(facts_.adoption.hedging_stopped_ns())),
-                 ", and goes on now");
+                 absl::FormatDuration(absl::Nanoseconds(facts_.adoption.hedging_stopped_ns())), ", and goes on now");
     }
     return absl::OkStatus();
   }
@@ -335,17 +335,20 @@ class Daemon {
         return ServeMetrics(config.metrics().listen(), AccessOf(config), *loop_, *controller_, page);
       });
     }
-    admin_.emplace("admin.socket", [this, socket = config_.admin().socket()] { return ServeAdmin(socket, *loop_, *controller_); });
+    admin_.emplace("admin.socket",
+                   [this, socket = config_.admin().socket()] { return ServeAdmin(socket, *loop_, *controller_); });
     // The lock is ours: what answers there is another instance, and commands to this one would reach it.
     if (const absl::Status admin = admin_->status(); absl::IsAlreadyExists(admin)) return admin;
-    monitor_.emplace("admin.monitor_socket", [this, config = config_.admin()] { return ServeMonitor(config, *loop_, *controller_); });
+    monitor_.emplace("admin.monitor_socket",
+                     [this, config = config_.admin()] { return ServeMonitor(config, *loop_, *controller_); });
     NoteServers();
     return absl::OkStatus();
   }
 
   void NoteServers() {
     facts_.not_served.clear();
-    for (const std::string& problem : {metrics_.has_value() ? metrics_->problem() : "", admin_->problem(), monitor_->problem()})
+    for (const std::string& problem :
+         {metrics_.has_value() ? metrics_->problem() : "", admin_->problem(), monitor_->problem()})
       if (!problem.empty()) facts_.not_served.push_back({ProblemCode::kNotServed, problem});
     const operate::HttpServer* server = metrics_.has_value() ? metrics_->server() : nullptr;
     facts_.metrics_address = server == nullptr ? "" : server->address();
@@ -380,9 +383,9 @@ class Daemon {
     std::error_code error;
     const bool ours = file.empty() || std::filesystem::equivalent(file, facts_.config_file, error);
     if (!ours && !dry_run) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the daemon's configuration is ", facts_.config_file, ", which its next start reads as well; ",
-                       file, " can be looked at (--dry-run), or put in its place"));
+      return absl::FailedPreconditionError(absl::StrCat("the daemon's configuration is ", facts_.config_file,
+                                                        ", which its next start reads as well; ", file,
+                                                        " can be looked at (--dry-run), or put in its place"));
     }
     const auto next = config::LoadFile(ours ? facts_.config_file : file, config::KeyFiles::kRead);
     absl::StatusOr<v1::ReloadReply> reply =
@@ -447,8 +450,7 @@ class Daemon {
     const absl::StatusOr<v1::ReloadReply> reply = GoOverTo(*wanted_, /*dry_run=*/false);
     wanted_.reset();
     if (!reply.ok()) return Unfit(reply.status());
-    if (reply->problems_size() > 0)
-      return Unfit(absl::FailedPreconditionError(absl::StrJoin(reply->problems(), "\n")));
+    if (reply->problems_size() > 0) return Unfit(absl::FailedPreconditionError(absl::StrJoin(reply->problems(), "\n")));
     if (reply->applied()) {
       LogInfo("the configuration has changed since: ", reply->changes_size(), " changes are in force");
     }
@@ -529,7 +531,8 @@ class Daemon {
 }  // namespace
 
 int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness) {
-  if (const absl::Status limit = operate::EnsureFileLimit(kFiles); !limit.ok()) LogWarning(std::string(limit.message()));
+  if (const absl::Status limit = operate::EnsureFileLimit(kFiles); !limit.ok())
+    LogWarning(std::string(limit.message()));
   const net::UniqueFd signals = operate::HearSignals();
   std::string rules = RulesToLookAt(config);  // before the confinement, in which nothing runs a program
   Confine(config, config_file);

@@ -10,9 +10,7 @@ namespace hedgerow {
 namespace {
 
 bool IsHost(const v1::PageEvent& event) { return event.service().empty(); }
-bool IsMoment(const v1::PageEvent& event) {
-  return event.kind() == "health" && event.from() == event.to();
-}
+bool IsMoment(const v1::PageEvent& event) { return event.kind() == "health" && event.from() == event.to(); }
 
 }  // namespace
 
@@ -28,9 +26,9 @@ std::vector<EventLog::Line> EventLog::Lines(const Snapshot& now, const DaemonFac
         Moments& moments = moments_[event.service()];
         const ServiceSnapshot* service = FindByName(now.services, event.service());
         if (service == nullptr || now.taken_ns < moments.told_ns + kMomentsNs) continue;
-        const uint64_t before =
-            moments.told_ns == 0 ? FindByName(last_->services, event.service())->stats.counters[HR_SUSPECTED]
-                                 : moments.suspected;
+        const uint64_t before = moments.told_ns == 0
+                                    ? FindByName(last_->services, event.service())->stats.counters[HR_SUSPECTED]
+                                    : moments.suspected;
         const uint64_t suspected = service->stats.counters[HR_SUSPECTED];
         moments = {now.taken_ns, suspected};
         text = absl::StrCat(event.service(), ": backends were suspect for less than a second, ",

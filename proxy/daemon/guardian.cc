@@ -25,21 +25,19 @@ void Keep(std::vector<Problem> found, std::vector<Problem>& known) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& config, Topology& topology,
-                                                          ProxyInstance& instance, DaemonFacts& facts,
-                                                          EventLoop& loop,
+                                                          ProxyInstance& instance, DaemonFacts& facts, EventLoop& loop,
                                                           std::function<void()> relink) {
-  std::unique_ptr<Guardian> guardian(
-      new Guardian(config, instance, facts, loop, std::move(relink)));
+  std::unique_ptr<Guardian> guardian(new Guardian(config, instance, facts, loop, std::move(relink)));
   // As if we had been there, where an earlier daemon was.
   for (const Snapshot& past : instance.PastAnswers()) guardian->tuner_.Recall(past);
   Guardian* self = guardian.get();
-  const NetworkFollower::Callbacks callbacks = {
-      .relink =
-          [self] {
-            self->resting_ = true;  // the next guardian looks after what is made now
-            self->relink_();
-          },
-      .followed = [self] { self->OnFollowed(); }};
+  const NetworkFollower::Callbacks callbacks = {.relink =
+                                                    [self] {
+                                                      self->resting_ =
+                                                          true;  // the next guardian looks after what is made now
+                                                      self->relink_();
+                                                    },
+                                                .followed = [self] { self->OnFollowed(); }};
   auto follower = NetworkFollower::Start(config, topology, instance, facts, loop, callbacks);
   if (!follower.ok()) return follower.status();
   self->follower_ = *std::move(follower);
@@ -85,8 +83,9 @@ void Guardian::Repair() {
                                              static_cast<uint64_t>(restored.programs));
   }
   if (const absl::Status status = RepairClock(); !status.ok()) {
-    restored.problems.push_back({ProblemCode::kOwnLink, absl::StrCat("the clock's queueing discipline cannot be restored: ",
-                                                                     std::string(status.message()))});
+    restored.problems.push_back(
+        {ProblemCode::kOwnLink,
+         absl::StrCat("the clock's queueing discipline cannot be restored: ", std::string(status.message()))});
   }
   Keep(std::move(restored.problems), repair_problems_);
 }
@@ -129,7 +128,8 @@ void Guardian::EverySecond() {
   if (!uplink_route_problems_.empty()) KeepUplinkRoutes();
   const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/true);
   if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
-  const absl::Status tuned = snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
+  const absl::Status tuned =
+      snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
   data_plane_problem_ = std::string(tuned.message());
   if (snapshot.ok()) ForgetLeaders(*snapshot);
   NoteProgramsBefore();
@@ -142,8 +142,10 @@ void Guardian::RestorePins() {
   const absl::StatusOr<int> restored = instance_.RestorePins();
   std::vector<Problem> problems;
   if (!restored.ok()) {
-    problems.push_back({ProblemCode::kDataPlane, absl::StrCat("the pins by which the kernel part outlives this daemon are gone and cannot be put back: ",
-                                                              std::string(restored.status().message()))});
+    problems.push_back(
+        {ProblemCode::kDataPlane,
+         absl::StrCat("the pins by which the kernel part outlives this daemon are gone and cannot be put back: ",
+                      std::string(restored.status().message()))});
   } else if (*restored > 0) {
     LogWarning("put back ", *restored, " pins of the kernel part, which were removed from outside");
   }
@@ -185,7 +187,8 @@ void Guardian::UpdateProblems() {
     // What the follower has named already.
     if (!named || !of_network(problem)) problems.push_back(problem);
   }
-  for (const std::vector<Problem>* found : {&repair_problems_, &uplink_route_problems_, &leader_problems_, &pin_problems_})
+  for (const std::vector<Problem>* found :
+       {&repair_problems_, &uplink_route_problems_, &leader_problems_, &pin_problems_})
     problems.insert(problems.end(), found->begin(), found->end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Looks after a running proxy: has the network followed (network_follower.h), restores programs and the clock's queueing
-// discipline where they were removed from outside, and does the periodic work (policy, clock watchdog). Lives on the event
-// loop. A network that is gone is a problem in `status`, and no reason to end: it comes back.
+// Looks after a running proxy: has the network followed (network_follower.h), restores programs and the clock's
+// queueing discipline where they were removed from outside, and does the periodic work (policy, clock watchdog). Lives
+// on the event loop. A network that is gone is a problem in `status`, and no reason to end: it comes back.
 
 #pragma once
 
@@ -24,11 +24,10 @@ namespace hedgerow {
 
 class Guardian {
  public:
-  // `relink` is called when one of our own interfaces is gone: it is to make the instance whole, with another guardian. All
-  // references must outlive the guardian.
+  // `relink` is called when one of our own interfaces is gone: it is to make the instance whole, with another guardian.
+  // All references must outlive the guardian.
   static absl::StatusOr<std::unique_ptr<Guardian>> Start(const v1::Config& config, Topology& topology,
-                                                         ProxyInstance& instance, DaemonFacts& facts,
-                                                         EventLoop& loop,
+                                                         ProxyInstance& instance, DaemonFacts& facts, EventLoop& loop,
                                                          std::function<void()> relink);
 
   // Stops watching: the proxy runs on without repairs and without periodic work.

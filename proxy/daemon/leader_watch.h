@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Finds clusters that were set up anew under their old id. Announcements are ordered by (cluster epoch, term, sequence), and
-// such a cluster begins at term 1: each of its announcements is older than the last one of the cluster before it, for as long as
-// that one's terms went. A cluster that lives announces a newer leader every few milliseconds. So a leader that no announcement
-// has confirmed for kSilence, while older ones come second after second, is one of a cluster that is gone. Once it is
-// forgotten, the next announcement counts. That is what a daemon that starts believes, too. Announcements of a term that is too far
-// on count as older ones do: if the cluster is truly there, it is followed after that time. Owned by the guardian; on the
-// event loop's thread.
+// Finds clusters that were set up anew under their old id. Announcements are ordered by (cluster epoch, term,
+// sequence), and such a cluster begins at term 1: each of its announcements is older than the last one of the cluster
+// before it, for as long as that one's terms went. A cluster that lives announces a newer leader every few
+// milliseconds. So a leader that no announcement has confirmed for kSilence, while older ones come second after second,
+// is one of a cluster that is gone. Once it is forgotten, the next announcement counts. That is what a daemon that
+// starts believes, too. Announcements of a term that is too far on count as older ones do: if the cluster is truly
+// there, it is followed after that time. Owned by the guardian; on the event loop's thread.
 
 #pragma once
 

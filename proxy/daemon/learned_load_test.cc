@@ -21,8 +21,8 @@ hr_backend_load Levels(const std::vector<uint32_t>& medians) {
   return load;
 }
 
-// Twenty clients ask a server that was restarted with fewer workers: more than twenty are never in flight, and what larger numbers
-// said about the former server would never be corrected.
+// Twenty clients ask a server that was restarted with fewer workers: more than twenty are never in flight, and what
+// larger numbers said about the former server would never be corrected.
 TEST(SlowAt, WhatIsSlowNowOutweighsWhatHigherLevelsSaidBefore) {
   SlowAt slow_at;
   hr_backend_load load = Levels({100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 100, 300, 300});

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much time looks at the network may take: a tenth of a processor, beyond a reserve. Pure; used by the network follower.
+// How much time looks at the network may take: a tenth of a processor, beyond a reserve. Pure; used by the network
+// follower.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +11,9 @@ namespace hedgerow {
 
 class LookBudget {
  public:
-  static constexpr int64_t kShare = 10;                      // one part in ten
-  static constexpr int64_t kReserveNs = 50'000'000;          // a burst of some twenty looks
-  static constexpr int64_t kLongestWaitNs = 1'000'000'000;   // everything is followed within a second
+  static constexpr int64_t kShare = 10;                     // one part in ten
+  static constexpr int64_t kReserveNs = 50'000'000;         // a burst of some twenty looks
+  static constexpr int64_t kLongestWaitNs = 1'000'000'000;  // everything is followed within a second
 
   // How long the next look must wait; 0: it may be now. Times are CLOCK_MONOTONIC and do not go back.
   int64_t WaitNs(int64_t now_ns) {

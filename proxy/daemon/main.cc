@@ -26,10 +26,11 @@ const hedgerow::operate::Program& TheProgram() {
                   {"ready-fd", "N", "report readiness, or the start's error, to this descriptor"},
                   {"version", "", "print the version"},
                   {"help", "", "print this text"}},
-      .notes = {"The log goes to stderr. `hedgerow up` and the unit hedgerowd.service start it.",
-                "SIGTERM ends the daemon and leaves its kernel part at work for the next one, which takes it over. SIGINT and "
-                "`hedgerow down` take everything down. SIGHUP reads the configuration again and applies it; `hedgerow reload` "
-                "does the same and prints the result."},
+      .notes =
+          {"The log goes to stderr. `hedgerow up` and the unit hedgerowd.service start it.",
+           "SIGTERM ends the daemon and leaves its kernel part at work for the next one, which takes it over. SIGINT and "
+           "`hedgerow down` take everything down. SIGHUP reads the configuration again and applies it; `hedgerow reload` "
+           "does the same and prints the result."},
       .exit_codes = {{"0", "ended by SIGTERM, SIGINT or `hedgerow down`"},
                      {"1", "failure; the message has the reason"},
                      {"2", "usage or configuration error"},
@@ -48,7 +49,8 @@ int UsageError(const std::string& text) {
 
 int main(int argc, char** argv) {
   hedgerow::operate::OpenStandardDescriptors();
-  const auto arguments = hedgerow::operate::ParseArguments({argv + 1, argv + argc}, {"config", "ready-fd"}, {"man", "completion"});
+  const auto arguments =
+      hedgerow::operate::ParseArguments({argv + 1, argv + argc}, {"config", "ready-fd"}, {"man", "completion"});
   if (!arguments.ok()) return UsageError(std::string(arguments.status().message()));
   if (!arguments->words.empty()) return UsageError("unknown argument " + arguments->words[0]);
   if (arguments->json()) return UsageError("unknown argument --json");

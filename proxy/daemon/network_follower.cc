@@ -55,8 +55,9 @@ bool NetworkFollower::OnReadable() {
   return true;
 }
 
-// One timer. No wish for a look is lost: it is done when the timer is due, whatever it was started for; the budget's wait begins anew with each event. While it runs because of the
-// budget, events wait in the kernel; if they do not fit there, they are lost, which leads to the same look.
+// One timer. No wish for a look is lost: it is done when the timer is due, whatever it was started for; the budget's
+// wait begins anew with each event. While it runs because of the budget, events wait in the kernel; if they do not fit
+// there, they are lost, which leads to the same look.
 void NetworkFollower::After(absl::Duration delay, bool look) {
   look_when_due_ |= look;
   if (!look && std::exchange(watching_, false)) loop_.Unwatch(watcher_.fd());
@@ -114,7 +115,8 @@ void NetworkFollower::Look() {
   }
   ProxyInstance::Followed followed = instance_.Follow(*network, topology_, facts_);
   // A route that could not be put back is one problem, not two.
-  for (Problem& problem : CheckVips(config_, *network, instance_.links().proxy.link.ifindex, followed.lost_vips, instance_.LeadingRoutes(), instance_.BoundRoutes()))
+  for (Problem& problem : CheckVips(config_, *network, instance_.links().proxy.link.ifindex, followed.lost_vips,
+                                    instance_.LeadingRoutes(), instance_.BoundRoutes()))
     followed.problems.push_back(std::move(problem));
   Report(followed);
   SetInterest();

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one owner of how each backend is reached while the proxy runs. Whenever the kernel tells of a change it reads links and
-// addresses, asks for the routes to all backends and VIPs, and has the instance follow what differs (ProxyInstance::Follow).
-// What cannot be followed is a problem. It does not reason from events: any event, and lost ones, lead to the same look at
-// everything.
+// The one owner of how each backend is reached while the proxy runs. Whenever the kernel tells of a change it reads
+// links and addresses, asks for the routes to all backends and VIPs, and has the instance follow what differs
+// (ProxyInstance::Follow). What cannot be followed is a problem. It does not reason from events: any event, and lost
+// ones, lead to the same look at everything.
 //
-// A look waits while earlier ones have had their share: a tenth of a processor, beyond a reserve of kReserve. Meanwhile nothing
-// is read from the kernel, so a routing daemon that changes 1,000 routes a second costs no more than that. No look waits longer
-// than kLongestWait. Lives on the event loop; owned by the guardian.
+// A look waits while earlier ones have had their share: a tenth of a processor, beyond a reserve of kReserve. Meanwhile
+// nothing is read from the kernel, so a routing daemon that changes 1,000 routes a second costs no more than that. No
+// look waits longer than kLongestWait. Lives on the event loop; owned by the guardian.
 
 #pragma once
 

@@ -27,7 +27,9 @@ constexpr int kTicksBetween = 10;  // a second
 constexpr int kPassedTrial = 3;    // rounds
 constexpr int64_t kFirstPauseNs = 60'000'000'000, kLongestPauseNs = 16 * kFirstPauseNs;
 
-net::IpAddress VipOf(const ServiceSpec& service) { return net::IpAddress::Parse(service.vip).value_or(net::IpAddress()); }
+net::IpAddress VipOf(const ServiceSpec& service) {
+  return net::IpAddress::Parse(service.vip).value_or(net::IpAddress());
+}
 
 }  // namespace
 
@@ -54,8 +56,7 @@ void SelfTest::SendOne(Sent& sent, const ServiceSpec& service, uint64_t tag) {
   const net::SocketAddress address(*vip, service.port);
   sent.socket = net::UniqueFd(socket(vip->family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const hr_self_test payload = {.tag = tag, .number = sent.number};
-  const bool done = sent.socket.valid() &&
-                    connect(sent.socket.get(), address.get(), address.bytes) == 0 &&
+  const bool done = sent.socket.valid() && connect(sent.socket.get(), address.get(), address.bytes) == 0 &&
                     send(sent.socket.get(), &payload, sizeof(payload), 0) == sizeof(payload);
   if (!done) sent.error = strerror(errno);
 }
@@ -64,13 +65,15 @@ void SelfTest::Send() {
   ticks_ = 0;
   ++round_;
   sent_.clear();
-  const bool suspicious = std::any_of(strikes_.begin(), strikes_.end(), [](const auto& each) { return each.second > 0; });
+  const bool suspicious =
+      std::any_of(strikes_.begin(), strikes_.end(), [](const auto& each) { return each.second > 0; });
   before_ = suspicious ? ReadCounts() : std::vector<Counts>{};
   const DataPlaneSpec& spec = instance_.data_plane().spec();
   const std::vector<Way> ways = Ways();
   // A way that is tested no longer has no strikes.
   std::erase_if(strikes_, [&](const auto& each) {
-    return std::none_of(ways.begin(), ways.end(), [&](const Way& way) { return std::pair(way.service, way.uplink) == each.first; });
+    return std::none_of(ways.begin(), ways.end(),
+                        [&](const Way& way) { return std::pair(way.service, way.uplink) == each.first; });
   });
   if (ways.empty()) problems_.clear();
   for (const Way& way : ways) {
@@ -103,8 +106,8 @@ std::string SelfTest::UplinkName(uint32_t uplink) const {
   return link.ok() ? link->name : absl::StrCat("interface number ", uplink);
 }
 
-// Why the kernel's routing does not give packets to this service to the proxy; empty: it does. What the test loses then, no rule of a
-// firewall has ended.
+// Why the kernel's routing does not give packets to this service to the proxy; empty: it does. What the test loses
+// then, no rule of a firewall has ended.
 std::optional<Problem> SelfTest::Misrouted(const ServiceSpec& service) const {
   const net::IpAddress vip = VipOf(service);
   const auto addresses = net::ListAddresses();
@@ -113,16 +116,23 @@ std::optional<Problem> SelfTest::Misrouted(const ServiceSpec& service) const {
       {.destination = vip, .sender = {.protocol = IPPROTO_UDP, .destination_port = service.port}}, *addresses);
   if (!route.ok()) return std::nullopt;
   const std::string subject = absl::StrCat("service ", service.name, ": ");
-  if (route->reach == net::Reach::kLocal) return Problem{ProblemCode::kVipLocal, absl::StrCat(subject, "the vip ", service.vip, " is an address of this host")};
+  if (route->reach == net::Reach::kLocal)
+    return Problem{ProblemCode::kVipLocal,
+                   absl::StrCat(subject, "the vip ", service.vip, " is an address of this host")};
   if (route->reach != net::Reach::kRouted) {
-    return Problem{ProblemCode::kVipRoutedElsewhere, absl::StrCat(subject, "the kernel has no route to ", service.vip, ": ", route->reason)};
+    return Problem{ProblemCode::kVipRoutedElsewhere,
+                   absl::StrCat(subject, "the kernel has no route to ", service.vip, ": ", route->reason)};
   }
   const std::vector<net::VipRoute> leading = instance_.LeadingRoutes();
-  const bool led = std::any_of(leading.begin(), leading.end(), [&](const net::VipRoute& each) { return each.vip == vip && each.ifindex == route->ifindex; });
+  const bool led = std::any_of(leading.begin(), leading.end(), [&](const net::VipRoute& each) {
+    return each.vip == vip && each.ifindex == route->ifindex;
+  });
   if (!led && route->ifindex != instance_.links().proxy.link.ifindex)
-    return Problem{ProblemCode::kVipRoutedElsewhere, absl::StrCat(subject, "the kernel ", net::DescribeDetour(vip, *route))};
+    return Problem{ProblemCode::kVipRoutedElsewhere,
+                   absl::StrCat(subject, "the kernel ", net::DescribeDetour(vip, *route))};
   if (!route->source.has_value())
-    return Problem{ProblemCode::kNoSource, absl::StrCat(subject, "this host has no address from which packets to ", service.vip, " can come")};
+    return Problem{ProblemCode::kNoSource,
+                   absl::StrCat(subject, "this host has no address from which packets to ", service.vip, " can come")};
   return std::nullopt;
 }
 
@@ -136,24 +146,27 @@ Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Coun
       sent_.begin(), sent_.end(), [&](const Sent& each) { return each.way.service == sent.way.service; }));
   if (!sent.error.empty()) {
     return {ProblemCode::kRulesOut, absl::StrCat(service.name, ": a packet to ", service.vip, " port ", service.port,
-                                                 " cannot be sent on this host (", sent.error,
-                                                 "). It leaves by ", way, ", which the rules must let out")};
+                                                 " cannot be sent on this host (", sent.error, "). It leaves by ", way,
+                                                 ", which the rules must let out")};
   }
   if (now.out < before.out + sends) {
-    return {ProblemCode::kRulesOut, absl::StrCat(service.name, ": packets to ", service.vip, " port ", service.port,
-                                                 " do not leave by ", way, ": something on this host ends them before")};
+    return {ProblemCode::kRulesOut,
+            absl::StrCat(service.name, ": packets to ", service.vip, " port ", service.port, " do not leave by ", way,
+                         ": something on this host ends them before")};
   }
   if (now.back < before.back + sends) {
     const std::string uplink = UplinkName(sent.way.uplink);
     const auto programs = instance_.ProgramsBeforeOurs(static_cast<int>(sent.way.uplink));
     return {ProblemCode::kProgramBefore,
             programs.ok() && !programs->empty()
-                ? absl::StrCat(service.name, ": answers that come in by ", uplink, " do not reach the reply program. Before it runs ",
-                               net::Join(*programs), ": it must return TC_ACT_UNSPEC for packets of the backends, or run behind ours")
+                ? absl::StrCat(service.name, ": answers that come in by ", uplink,
+                               " do not reach the reply program. Before it runs ", net::Join(*programs),
+                               ": it must return TC_ACT_UNSPEC for packets of the backends, or run behind ours")
                 : absl::StrCat(service.name, ": answers that come in by ", uplink, " do not reach the reply program")};
   }
-  return {ProblemCode::kRulesIn, absl::StrCat(service.name, ": answers of ", service.vip, " port ", service.port, " come in by ",
-                                              way, " and reach no socket: a firewall rule or a filter of sources ends them")};
+  return {ProblemCode::kRulesIn,
+          absl::StrCat(service.name, ": answers of ", service.vip, " port ", service.port, " come in by ", way,
+                       " and reach no socket: a firewall rule or a filter of sources ends them")};
 }
 
 // True: a VIP's route leads another way now.
@@ -181,8 +194,10 @@ bool SelfTest::Judge() {
     if (problem.code == ProblemCode::kProgramBefore) ended_before_ours.insert(static_cast<int>(sent.way.uplink));
     // Rules that end the daemon's test on its way out, and let clients' requests pass, are no reason to move those.
     const bool clients_pass = now[sent.way.service].requests != then.requests;
-    if (problem.code == ProblemCode::kRulesIn || (problem.code == ProblemCode::kRulesOut && !clients_pass)) ended_by_rules_.insert(vip);
-    const bool told = std::any_of(problems.begin(), problems.end(), [&](const Problem& each) { return each == problem; });
+    if (problem.code == ProblemCode::kRulesIn || (problem.code == ProblemCode::kRulesOut && !clients_pass))
+      ended_by_rules_.insert(vip);
+    const bool told =
+        std::any_of(problems.begin(), problems.end(), [&](const Problem& each) { return each == problem; });
     if (!told) problems.push_back(problem);
   }
   sent_.clear();
@@ -201,7 +216,8 @@ bool SelfTest::Judge() {
 
 bool SelfTest::Reroute(const std::set<net::IpAddress>& vips, bool by_uplink) {
   for (const Problem& problem : instance_.RouteByUplink(vips, by_uplink)) LogError(problem.ToString());
-  return std::all_of(vips.begin(), vips.end(), [&](const net::IpAddress& vip) { return instance_.IsLedByUplink(vip) == by_uplink; });
+  return std::all_of(vips.begin(), vips.end(),
+                     [&](const net::IpAddress& vip) { return instance_.IsLedByUplink(vip) == by_uplink; });
 }
 
 // For as long as nothing is lost there; one lost datagram ends it, so that a way which is worse costs a moment.
@@ -212,7 +228,8 @@ bool SelfTest::JudgeTrials(const std::set<net::IpAddress>& lost) {
     if (!lost.contains(vip)) {
       if (++other.passed < kPassedTrial) continue;
       other = {};
-      LogWarning("rules of this host ended packets to ", vip.ToString(), " by the way that they took; they are routed by ", instance_.RouteOf(vip), " now");
+      LogWarning("rules of this host ended packets to ", vip.ToString(),
+                 " by the way that they took; they are routed by ", instance_.RouteOf(vip), " now");
       continue;
     }
     other.on_trial = false;
@@ -257,9 +274,11 @@ bool SelfTest::Tick() {
   bool lost = false;
   if (!sent_.empty()) {
     rerouted = Judge();
-    lost = std::any_of(strikes_.begin(), strikes_.end(), [](const auto& each) { return each.second > 0 && each.second < kStrikes; });
+    lost = std::any_of(strikes_.begin(), strikes_.end(),
+                       [](const auto& each) { return each.second > 0 && each.second < kStrikes; });
   }
-  const bool on_trial = std::any_of(other_ways_.begin(), other_ways_.end(), [](const auto& each) { return each.second.on_trial; });
+  const bool on_trial =
+      std::any_of(other_ways_.begin(), other_ways_.end(), [](const auto& each) { return each.second.on_trial; });
   if (changed || lost || rerouted || on_trial || ++ticks_ >= kTicksBetween) Send();
   return rerouted;
 }
@@ -275,7 +294,8 @@ absl::Status SelfTest::Once() {
   strikes_.clear();
   if (OnceAsRouted().ok()) {
     for (const net::IpAddress& vip : ended)
-      LogWarning("rules of this host end packets to ", vip.ToString(), " by the other way; they are routed by ", instance_.RouteOf(vip));
+      LogWarning("rules of this host end packets to ", vip.ToString(), " by the other way; they are routed by ",
+                 instance_.RouteOf(vip));
     return absl::OkStatus();
   }
   return status;  // of the way that is taken first: what stands in its way is the first thing to mend
@@ -299,7 +319,8 @@ absl::Status SelfTest::OnceAsRouted() {
     if (well) return absl::OkStatus();
     if (!problems_.empty()) break;
   }
-  if (problems_.empty()) return absl::OkStatus();  // where it was lost could not be found: it is tested again every second
+  if (problems_.empty())
+    return absl::OkStatus();  // where it was lost could not be found: it is tested again every second
   return absl::FailedPreconditionError(JoinProblems(problems_, "\n"));
 }
 

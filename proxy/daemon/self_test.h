@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Does the proxy see its packets? Once a second, for each service and uplink, a datagram goes from a socket of the daemon to the VIP,
-// and has to come back (bpf/proxy/self_test.bpf.h): through this host's firewall, the splitter, the programs in front of ours on the
-// uplink, the reply program, and the firewall again. What ends it there ends the clients' packets too, whatever it is; where it was
-// lost tells the cause (docs/adr/0047). A program that was put in front of ours is noticed within a tick, and where it ends our
-// packets, ours goes to the front. Where rules of the host end them, the route to that VIP is tried the other
-// way (docs/adr/0055). Used by the daemon, on its event loop's thread.
+// Does the proxy see its packets? Once a second, for each service and uplink, a datagram goes from a socket of the
+// daemon to the VIP, and has to come back (bpf/proxy/self_test.bpf.h): through this host's firewall, the splitter, the
+// programs in front of ours on the uplink, the reply program, and the firewall again. What ends it there ends the
+// clients' packets too, whatever it is; where it was lost tells the cause (docs/adr/0047). A program that was put in
+// front of ours is noticed within a tick, and where it ends our packets, ours goes to the front. Where rules of the
+// host end them, the route to that VIP is tried the other way (docs/adr/0055). Used by the daemon, on its event loop's
+// thread.
 
 #pragma once
 
@@ -29,15 +30,17 @@ class SelfTest {
  public:
   // How often Tick() is called: as long as a datagram may take.
   static constexpr absl::Duration kTick = absl::Milliseconds(100);
-  // So many in a row must be lost before it is a problem: one may be lost by chance, on a host without a processor to spare.
+  // So many in a row must be lost before it is a problem: one may be lost by chance, on a host without a processor to
+  // spare.
   static constexpr int kStrikes = 3;
 
   explicit SelfTest(ProxyInstance& instance) : instance_(instance) {}
 
-  // Judges what was sent at the tick before, and sends anew when it is time, or when something was lost or has changed. True: a
-  // VIP's route leads another way now.
+  // Judges what was sent at the tick before, and sends anew when it is time, or when something was lost or has changed.
+  // True: a VIP's route leads another way now.
   bool Tick();
-  // What was lost kStrikes times in a row, and has not come back since. Of the family `network` where the routing explains it.
+  // What was lost kStrikes times in a row, and has not come back since. Of the family `network` where the routing
+  // explains it.
   const std::vector<Problem>& problems() const { return problems_; }
 
   // Before the daemon says that it is up: FailedPrecondition with every problem, after two seconds at most.
@@ -62,7 +65,7 @@ class SelfTest {
   // Of a VIP whose packets end by rules of the host: the other way is taken for as long as the test passes there.
   struct OtherWay {
     bool on_trial = false;
-    int passed = 0;           // rounds of the trial
+    int passed = 0;             // rounds of the trial
     int64_t not_before_ns = 0;  // CLOCK_MONOTONIC: of the next trial
     int64_t pause_ns = 0;       // after the last one that failed
   };

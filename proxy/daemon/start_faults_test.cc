@@ -50,13 +50,14 @@ services:
   }
 
   // Starts the daemon in a fresh namespace with `before` run first, ends it as soon as it serves, and returns
-  // everything it said and what the namespace holds then. A shell's background job ignores Ctrl-C unless it is told not to.
+  // everything it said and what the namespace holds then. A shell's background job ignores Ctrl-C unless it is told not
+  // to.
   std::string Run(const std::string& before, const std::string& wrapper) const {
     const std::string script = absl::StrCat(
         "set -e; ip link set lo up; ip link add eth0 type veth peer name far; ip link set far up; "
         "ip link set eth0 up; ip address add 10.77.0.1/24 dev eth0; ",
-        before, "; set +e; log=", folder_, "/log; env --default-signal=INT timeout 30 ", wrapper, " ", HEDGEROW_BUILD_DIR, "/bin/hedgerowd --config ",
-        folder_, "/c.yaml > $log 2>&1 & child=$!; ",
+        before, "; set +e; log=", folder_, "/log; env --default-signal=INT timeout 30 ", wrapper, " ",
+        HEDGEROW_BUILD_DIR, "/bin/hedgerowd --config ", folder_, "/c.yaml > $log 2>&1 & child=$!; ",
         "while kill -0 $child && ! grep -q \"serves instance\" $log; do sleep 0.02; done 2>/dev/null; ",
         "kill -INT $child 2>/dev/null; wait $child; status=$?; cat $log; rm $log; echo exit=$status; ip -o link; ip route; tc qdisc show; ls /sys/fs/bpf/hedgerow");
     const std::string command = absl::StrCat("unshare --net sh -c '", script, "' 2>&1");

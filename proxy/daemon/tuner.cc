@@ -108,9 +108,10 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
     const BackendSnapshot& seen = snapshot.backends[i];
     first.Update(policy.SetBackendP95(snapshot.name, i, backend.ordinary.P95Ns(now_ns, seen.ordinary_times)));
     const hr_backend_load& load = seen.load_state;
-    first.Update(policy.SetBackendLoad(snapshot.name, i,
-                                       {.slow_at = SlowFrom(backend.slow_at.Look(now_ns, load), service.config->max_in_flight()),
-                                        .lost = backend.lost.Look(now_ns, load.lost_ns, load.in_flight)}));
+    first.Update(
+        policy.SetBackendLoad(snapshot.name, i,
+                              {.slow_at = SlowFrom(backend.slow_at.Look(now_ns, load), service.config->max_in_flight()),
+                               .lost = backend.lost.Look(now_ns, load.lost_ns, load.in_flight)}));
     const Histogram all = WithUnanswered(seen, deadline_ns);
     recent[i] = backend.windows.Recent(now_ns, all);
     const uint64_t samples = all.Count();

@@ -68,8 +68,7 @@ class Tuner {
     FastestChoice fastest;
   };
 
-  absl::Status TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot, Service& service,
-                           LivePolicy& policy);
+  absl::Status TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot, Service& service, LivePolicy& policy);
 
   std::vector<Service> services_;
 };

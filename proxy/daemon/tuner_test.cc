@@ -369,8 +369,8 @@ TEST_F(FastestTest, WhoIsSilentDrainedOrUnknownIsNotPreferred) {
   EXPECT_EQ(Look(3), std::nullopt) << "and loses them again";
 }
 
-// What a load is a share of: the daemon tells the programs from how many requests in flight each backend is full. The first one's answers
-// are slow from the fifth level on; nothing has loaded the second.
+// What a load is a share of: the daemon tells the programs from how many requests in flight each backend is full. The
+// first one's answers are slow from the fifth level on; nothing has loaded the second.
 class FullAtTest : public ::testing::Test {
  protected:
   FullAtTest() {

@@ -28,7 +28,8 @@ std::string RuleForForwarded(const v1::Config& config, const Topology& topology,
   for (const v1::Service& service : config.services()) {
     for (const std::string& text : service.clients()) {
       const absl::StatusOr<net::Network> network = net::Network::Parse(text);
-      const auto route = network.ok() ? net::LookUpRoute(network->address) : absl::StatusOr<net::RouteLookup>(network.status());
+      const auto route =
+          network.ok() ? net::LookUpRoute(network->address) : absl::StatusOr<net::RouteLookup>(network.status());
       if (route.ok() && route->reach == net::Reach::kRouted) clients_by.insert(route->ifindex);
     }
   }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data plane as the daemon sees it: plain structs in and out, no libbpf type. `LivePolicy` and `DataPlaneReader` are
-// implemented by parts of KernelDataPlane (kernel_data_plane.h), and by a fake in tests. All calls come from the daemon's one
-// event-loop thread unless a method says otherwise. Times are
-// nanoseconds of CLOCK_MONOTONIC or durations; sizes are bytes; indices of backends are service-local.
+// The data plane as the daemon sees it: plain structs in and out, no libbpf type. `LivePolicy` and `DataPlaneReader`
+// are implemented by parts of KernelDataPlane (kernel_data_plane.h), and by a fake in tests. All calls come from the
+// daemon's one event-loop thread unless a method says otherwise. Times are nanoseconds of CLOCK_MONOTONIC or durations;
+// sizes are bytes; indices of backends are service-local.
 #pragma once
 
 #include <algorithm>
@@ -32,7 +32,7 @@ struct BackendSpec {
   uint16_t port = 0;    // host order
   uint32_t uplink_ifindex = 0;
   uint32_t also_ifindex = 0;  // another interface by which its replies may come; 0: none
-  uint32_t node = 0;  // its id in the cluster, by which a nack may name it as the leader; 0 = not known
+  uint32_t node = 0;          // its id in the cluster, by which a nack may name it as the leader; 0 = not known
   // Where it stands in the maps: kNoId everywhere means in order of appearance (proxy/start/roster.h).
   uint32_t id = kNoId;
   uint32_t slot = kNoId;  // within its service
@@ -42,8 +42,8 @@ struct BackendSpec {
 struct ClusterSpec {
   uint64_t id = 0;
   std::vector<hr_siphash_key> keys{};  // this proxy's, one or two; never shown anywhere
-  uint64_t epoch = 0;          // the cluster epoch that is accepted
-  uint16_t announce_port = 0;  // host order
+  uint64_t epoch = 0;                  // the cluster epoch that is accepted
+  uint16_t announce_port = 0;          // host order
 };
 
 struct ServiceSpec {
@@ -62,11 +62,11 @@ struct ServiceSpec {
   uint32_t budget_ppm = 50'000;
   uint32_t budget_burst = 50;
   uint32_t idle_copies_ppm = 0;  // load up to which a backend is idle
-  uint32_t primary = 0;  // service-local index of the configured leader
+  uint32_t primary = 0;          // service-local index of the configured leader
   bool dry_run = false;
   bool adaptive = false;        // its delay is written by SetDelay from time to time
   bool prefer_fastest = false;  // SetPreferred is called from time to time
-  uint32_t id = kNoId;    // as a backend's
+  uint32_t id = kNoId;          // as a backend's
   std::optional<ClusterSpec> cluster;
   std::vector<BackendSpec> backends;
   std::vector<hr_network> clients;  // of forwarded packets; at most HR_MAX_CLIENT_NETWORKS
@@ -79,21 +79,21 @@ struct DataPlaneSpec {
   uint32_t max_flows = 65'536;
   uint32_t max_connections = 16'384;
   uint32_t max_fragments = 4'096;
-  uint32_t proxy_ifindex = 0;                // hr0
-  std::array<uint8_t, 6> proxy_mac{};        // hr0
-  uint32_t clock_out_ifindex = 0;            // the clock link's end that carries the qdisc
-  uint32_t clock_in_ifindex = 0;             // its other end, whose ingress runs the clock
-  hr_clock_kind clock_kind = HR_CLOCK_HTB;   // what holds the clock packet back on that link
+  uint32_t proxy_ifindex = 0;               // hr0
+  std::array<uint8_t, 6> proxy_mac{};       // hr0
+  uint32_t clock_out_ifindex = 0;           // the clock link's end that carries the qdisc
+  uint32_t clock_in_ifindex = 0;            // its other end, whose ingress runs the clock
+  hr_clock_kind clock_kind = HR_CLOCK_HTB;  // what holds the clock packet back on that link
   std::array<uint64_t, HR_CLOCK_CLASSES> clock_period_ns{100'000, 1'000'000, 10'000'000};
   bool test_clock = false;  // tests set the programs' time forward (hr_wheel.test_ahead_ns)
 };
 
-// What a configuration had and its successor has not. First it is retired, because it may still answer earlier requests.
-// It is forgotten when no request refers to it any more.
+// What a configuration had and its successor has not. First it is retired, because it may still answer earlier
+// requests. It is forgotten when no request refers to it any more.
 struct RetiredService {
   uint32_t id = 0;
   std::string vip;
-  uint16_t port = 0;         // host order
+  uint16_t port = 0;          // host order
   bool vip_is_known = false;  // another service has this VIP, a retired one or one of the configuration
 };
 struct RetiredBackend {
@@ -126,8 +126,9 @@ struct Hook {
   Place place;
   bool egress = false;
 };
-// Which program stands where, in the order in which they are attached: replies before requests. The daemon attaches by these
-// (net/tc/tc_attach.h), and the splitter to the uplinks' egress as their routes are made (proxy_uplink_routes.cc).
+// Which program stands where, in the order in which they are attached: replies before requests. The daemon attaches by
+// these (net/tc/tc_attach.h), and the splitter to the uplinks' egress as their routes are made
+// (proxy_uplink_routes.cc).
 inline constexpr Hook kHooks[] = {
     {"hr_reply", Place::kUplinks},
     {"hr_clock", Place::kClockPeer},
@@ -138,9 +139,9 @@ inline constexpr Hook kHooks[] = {
     {"hr_splitter", Place::kProxy, true},
 };
 struct ProgramInfo {
-  std::string name;  // of the BPF program, at most 15 bytes as the kernel shows it
-  int fd = -1;  // owned by the data plane
-  uint64_t run_count = 0;    // both 0 unless kernel.bpf_stats_enabled or BPF_ENABLE_STATS (proxy/cli/top.cc)
+  std::string name;        // of the BPF program, at most 15 bytes as the kernel shows it
+  int fd = -1;             // owned by the data plane
+  uint64_t run_count = 0;  // both 0 unless kernel.bpf_stats_enabled or BPF_ENABLE_STATS (proxy/cli/top.cc)
   uint64_t run_time_ns = 0;
   uint32_t verified_instructions = 0;
 };
@@ -179,7 +180,7 @@ struct BackendSnapshot {
   hr_backend_load load_state{};  // requests in flight, and answer times by them
   LearnedLoad learned{};         // as last written by SetBackendLoad
   uint32_t load = 0;             // hr_load() of both, as of the snapshot
-  uint64_t unanswered = 0;  // first sends that got no answer while they were waited for
+  uint64_t unanswered = 0;       // first sends that got no answer while they were waited for
   bool drained = false;
   bool unrouted = false;   // the host has no route to it
   bool retry_due = false;  // it is down, and may be probed again
@@ -190,7 +191,7 @@ struct BackendSnapshot {
 
 struct ServiceSnapshot {
   std::string name;
-  hr_stats stats{};  // summed over CPUs
+  hr_stats stats{};        // summed over CPUs
   uint64_t in_flight = 0;  // counted from the request map
   double budget_tokens = 0;
   bool failovers_spent = false;  // no copy may leave around a suspect backend (HR_DEBT_FAILOVERS)
@@ -254,12 +255,15 @@ class LivePolicy {
   virtual absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) = 0;
   // As of a snapshot: requests that go elsewhere probe those of them that are down.
   virtual absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) = 0;
-  // The host has no route to them, as known until this time of CLOCK_MONOTONIC: requests go to the others, and where there is none an ICMP error
-  // answers.
-  virtual absl::Status SetUnrouted(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns) = 0;
-  // The service's next request from this address and port (host order) is tracked and its first datagram dropped, until this time of
-  // CLOCK_MONOTONIC: what the client gets then comes by a hedge. One test of a service at a time; the last one counts.
-  virtual absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) = 0;
+  // The host has no route to them, as known until this time of CLOCK_MONOTONIC: requests go to the others, and where
+  // there is none an ICMP error answers.
+  virtual absl::Status SetUnrouted(const std::string& service, const std::vector<size_t>& backends,
+                                   uint64_t until_ns) = 0;
+  // The service's next request from this address and port (host order) is tracked and its first datagram dropped, until
+  // this time of CLOCK_MONOTONIC: what the client gets then comes by a hedge. One test of a service at a time; the last
+  // one counts.
+  virtual absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port,
+                                 uint64_t until_ns) = 0;
   // p95 of a backend's ordinary answer times, 0 = unknown: a third of its suspicion timeout.
   virtual absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) = 0;
   virtual absl::Status SetBackendLoad(const std::string& service, size_t backend, const LearnedLoad& learned) = 0;

@@ -18,7 +18,8 @@ uint64_t Histogram::QuantileNs(double q) const {
   const uint64_t count = Count();
   if (count == 0) return 0;
   // The rank of the quantile, counted from 1.
-  const uint64_t rank = std::clamp<uint64_t>(static_cast<uint64_t>(std::ceil(q * static_cast<double>(count))), 1, count);
+  const uint64_t rank =
+      std::clamp<uint64_t>(static_cast<uint64_t>(std::ceil(q * static_cast<double>(count))), 1, count);
   uint64_t seen = 0;
   for (uint32_t i = 0; i < HR_HISTOGRAM_BUCKETS; ++i) {
     seen += buckets[i];

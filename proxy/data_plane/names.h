@@ -19,8 +19,8 @@ struct CounterRow {
 };
 struct ReasonRow {
   int number;
-  absl::string_view name;  // snake_case, such as "retransmission"
-  absl::string_view kind;  // "forwarded", "not_hedged", "dropped", "untouched", "unjudged" or "bound"
+  absl::string_view name;          // snake_case, such as "retransmission"
+  absl::string_view kind;          // "forwarded", "not_hedged", "dropped", "untouched", "unjudged" or "bound"
   absl::string_view when, remedy;  // Markdown
 };
 

@@ -38,8 +38,7 @@ hr_trace_filter TraceIds::ToKernel(const hr_trace_filter& filter) const {
 uint32_t TraceIds::Mask(const Service& service, uint32_t slots) const {
   uint32_t places = 0;
   for (size_t slot = 0; slot < service.backends.size(); ++slot)
-    if ((slots >> slot & 1) != 0 && service.backends[slot] != HR_NO_BACKEND)
-      places |= 1u << service.backends[slot];
+    if ((slots >> slot & 1) != 0 && service.backends[slot] != HR_NO_BACKEND) places |= 1u << service.backends[slot];
   return places;
 }
 

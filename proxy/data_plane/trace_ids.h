@@ -34,8 +34,7 @@ class TraceIds {
 
 class TraceWithIds final : public TraceSource {
  public:
-  TraceWithIds(std::unique_ptr<TraceSource> source, const TraceIds& ids)
-      : source_(std::move(source)), ids_(ids) {}
+  TraceWithIds(std::unique_ptr<TraceSource> source, const TraceIds& ids) : source_(std::move(source)), ids_(ids) {}
 
   void Renew(uint64_t lease_ns) override { source_->Renew(lease_ns); }
   size_t Drain(size_t limit, const OnEvent& on_event) override {

@@ -32,7 +32,9 @@ absl::StatusOr<InstanceRecord> InstanceRecord::Open(const std::string& pin_folde
 
 absl::Status InstanceRecord::Save() { return map_.Write(data_.SerializeAsString()); }
 
-absl::StatusOr<bool> InstanceRecord::RestorePin(const std::string& pin_folder) const { return map_.RestorePin(PathOf(pin_folder)); }
+absl::StatusOr<bool> InstanceRecord::RestorePin(const std::string& pin_folder) const {
+  return map_.RestorePin(PathOf(pin_folder));
+}
 
 uint64_t NetworkNamespace() {
   struct stat info {};

@@ -97,9 +97,8 @@ absl::StatusOr<Standing> Inspect(const std::string& instance) {
     const auto serves = HasRoutes(instance);
     if (!serves.ok()) return serves.status();
     if (*serves) {
-      return absl::FailedPreconditionError(
-          absl::StrCat("the kernel part that runs cannot be taken over: its record: ",
-                       std::string(record.status().message())));
+      return absl::FailedPreconditionError(absl::StrCat("the kernel part that runs cannot be taken over: its record: ",
+                                                        std::string(record.status().message())));
     }
     std::error_code error;
     standing.half_made = std::filesystem::exists(folder, error);
@@ -113,8 +112,7 @@ absl::StatusOr<Standing> Inspect(const std::string& instance) {
   return standing;
 }
 
-absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Config& config,
-                                                                    const Topology& topology,
+absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Config& config, const Topology& topology,
                                                                     InstanceRecord record, Takeover takeover,
                                                                     DaemonFacts& facts) {
   std::unique_ptr<ProxyInstance> instance(new ProxyInstance(config, topology));
@@ -133,11 +131,12 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
     return status;
   }
   // The instance is adopted and works, so an error from here on is logged and does not undo the adoption.
-  // An uplink may have changed while no daemon followed. The programs stand on the new one already. The end of an earlier reload
-  // would move the backends as well, without handing over what was sent before.
+  // An uplink may have changed while no daemon followed. The programs stand on the new one already. The end of an
+  // earlier reload would move the backends as well, without handing over what was sent before.
   status = instance->data_plane_->config().MoveBackends(instance->Spec(), MonotonicNs());
   instance->adopting_ = false;
-  // Only then does the record say so: a daemon that comes before moves them again, and some requests are handed over twice.
+  // Only then does the record say so: a daemon that comes before moves them again, and some requests are handed over
+  // twice.
   if (status.ok()) {
     if (status = instance->SaveRecord(facts); !status.ok()) LogError(std::string(status.message()));
     status = instance->EndEarlierReload();
@@ -226,7 +225,8 @@ absl::Status ProxyInstance::AdoptDataPlane() {
   int next = 0;
   for (ServiceSpec& service : former.services) {
     for (BackendSpec& backend : service.backends)
-      if (next < record.backend_uplinks_size()) backend.uplink_ifindex = static_cast<uint32_t>(record.backend_uplinks(next++));
+      if (next < record.backend_uplinks_size())
+        backend.uplink_ifindex = static_cast<uint32_t>(record.backend_uplinks(next++));
   }
   OnALightThread([&] { plane = KernelDataPlane::Adopt(former, pin_folder_, folder, record); });
   if (!plane.ok()) return plane.status();
@@ -245,7 +245,8 @@ absl::Status ProxyInstance::AdoptRoutes() {
   for (const WantedRoute& wanted : WantedRoutes(config_, topology_)) {
     for (const net::VipRoute& route : *present) {
       if (route.vip != wanted.route.vip || route == wanted.route) continue;
-      // The uplink has got another address or MTU since, or a reload was cut short: AddRoutes replaces it, without a gap.
+      // The uplink has got another address or MTU since, or a reload was cut short: AddRoutes replaces it, without a
+      // gap.
       routes_.push_back(route);
       PushUndoOfRoute(route);
       break;
@@ -313,14 +314,13 @@ void ProxyInstance::RemoveUnusedPins() {
   for (const auto& entry : std::filesystem::directory_iterator(pin_folder_, error)) {
     const std::string name = entry.path().filename().string();
     const bool unused_link = absl::StartsWith(name, kLinkPins) && !links.contains(entry.path().string());
-    const bool unused_programs =
-        absl::StartsWith(name, kProgramFolders) && name != record_->data().program_folder();
+    const bool unused_programs = absl::StartsWith(name, kProgramFolders) && name != record_->data().program_folder();
     if (unused_link || unused_programs) std::filesystem::remove_all(entry.path(), error);
   }
 }
 
-// Undoes the takeover, as if it had not begun. What was missing before it is missing again, and the next daemon restores
-// it.
+// Undoes the takeover, as if it had not begun. What was missing before it is missing again, and the next daemon
+// restores it.
 void ProxyInstance::RollBack() {
   for (size_t i = 0; i < attachments_.size(); ++i) {
     net::Attachment& attachment = *attachments_[i];

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which program stands at which hook: attaching at a start, taking over what an earlier daemon attached, putting back what another
-// program removed, and leaving uplinks. Part of ProxyInstance. The splitters of uplinks are proxy_uplink_routes.cc's.
+// Which program stands at which hook: attaching at a start, taking over what an earlier daemon attached, putting back
+// what another program removed, and leaving uplinks. Part of ProxyInstance. The splitters of uplinks are
+// proxy_uplink_routes.cc's.
 
 #include <unistd.h>
 
@@ -59,9 +60,11 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
 
 absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
   std::vector<Hook> hooks(std::begin(kHooks), std::end(kHooks));
-  // Taken over, the clock comes last: what the programs of the version before put on its link may lack what the new one reads there, and the
-  // older one reads less.
-  if (adopting_) std::stable_partition(hooks.begin(), hooks.end(), [](const Hook& hook) { return hook.program != std::string(kClockProgram); });
+  // Taken over, the clock comes last: what the programs of the version before put on its link may lack what the new one
+  // reads there, and the older one reads less.
+  if (adopting_)
+    std::stable_partition(hooks.begin(), hooks.end(),
+                          [](const Hook& hook) { return hook.program != std::string(kClockProgram); });
   for (const Hook& hook : hooks) {
     if (const absl::Status status = AttachOne(hook); !status.ok()) return status;
   }
@@ -88,8 +91,8 @@ absl::Status ProxyInstance::AttachOne(const Hook& hook) {
 
 // What is attached stays attached; its program is ours afterwards, also where an earlier takeover was cut
 // short.
-absl::StatusOr<net::Attachment> ProxyInstance::TakeOver(const net::AttachSpec& spec,
-                                                        const ProgramInfo& program, bool& anew) {
+absl::StatusOr<net::Attachment> ProxyInstance::TakeOver(const net::AttachSpec& spec, const ProgramInfo& program,
+                                                        bool& anew) {
   auto attachment = net::Attachment::Adopt(spec);
   anew = absl::IsNotFound(attachment.status());
   if (!anew) {
@@ -100,8 +103,8 @@ absl::StatusOr<net::Attachment> ProxyInstance::TakeOver(const net::AttachSpec& s
     }
     return attachment;
   }
-  LogWarning(program.name, " was taken off the ", std::string(net::ToString(spec.direction)),
-             " of interface number ", spec.ifindex, "; attached again");
+  LogWarning(program.name, " was taken off the ", std::string(net::ToString(spec.direction)), " of interface number ",
+             spec.ifindex, "; attached again");
   unlink(net::PinPath(spec).c_str());  // of a link that is attached to nothing
   return net::Attachment::Attach(spec, program.fd);
 }
@@ -119,8 +122,7 @@ absl::Status ProxyInstance::AttachReplies(const ProgramInfo& program, const Topo
 // `role`: the program's name.
 net::Attachment* ProxyInstance::AttachmentOn(int ifindex, absl::string_view role) const {
   for (const auto& attachment : attachments_) {
-    if (attachment->spec().ifindex == ifindex && attachment->spec().role == role)
-      return attachment.get();
+    if (attachment->spec().ifindex == ifindex && attachment->spec().role == role) return attachment.get();
   }
   return nullptr;
 }
@@ -192,8 +194,9 @@ ProxyInstance::Restored ProxyInstance::RestoreAttachments() {
       }
       status = again.status();
     }
-    out.problems.push_back({ProblemCode::kAttachFailed,
-                            absl::StrCat("another program removed ours from ", attachment->ToString(), ": ", std::string(status.message()))});
+    out.problems.push_back(
+        {ProblemCode::kAttachFailed, absl::StrCat("another program removed ours from ", attachment->ToString(), ": ",
+                                                  std::string(status.message()))});
   }
   return out;
 }
@@ -225,10 +228,12 @@ void ProxyInstance::RemoveStrayFilters() {
       for (const net::ClsactFilter& filter : *filters) {
         if (!absl::StartsWith(filter.name, prefix)) continue;
         const bool known = std::any_of(attachments_.begin(), attachments_.end(), [&](const auto& each) {
-          return each->spec().ifindex == link.ifindex && each->spec().direction == direction && filter.name == absl::StrCat(prefix, each->spec().role);
+          return each->spec().ifindex == link.ifindex && each->spec().direction == direction &&
+                 filter.name == absl::StrCat(prefix, each->spec().role);
         });
         if (known) continue;
-        if (const absl::Status status = net::DeleteClsactFilter(filter); !status.ok()) LogError(std::string(status.message()));
+        if (const absl::Status status = net::DeleteClsactFilter(filter); !status.ok())
+          LogError(std::string(status.message()));
         net::DeleteClsactIfUnused(link.ifindex).IgnoreError();
       }
     }

@@ -33,8 +33,8 @@ absl::Status ProxyInstance::MakeClock(DaemonFacts& facts) {
     if (status.ok()) return status;
     LogInfo("no ", std::string(net::ToString(kind)), " clock: ", std::string(status.message()));
   }
-  return Annotate(
-      status, absl::StrCat("the clock's queueing discipline (", std::string(net::ToString(clock_.kind)), ")"));
+  return Annotate(status,
+                  absl::StrCat("the clock's queueing discipline (", std::string(net::ToString(clock_.kind)), ")"));
 }
 
 // Installs and measures the clock as `clock_` says. On an error nothing of it is left.
@@ -49,8 +49,7 @@ absl::Status ProxyInstance::TryClock(DaemonFacts& facts) {
     if (!status.ok()) continue;
     facts.clock_measured_error_ns = measured->WorstErrorNs();
     facts.clock_kind = std::string(net::ToString(clock_.kind));
-    undo_.Push("removing the clock's queueing discipline",
-               [ifindex] { return net::RemoveClockQdisc(ifindex); });
+    undo_.Push("removing the clock's queueing discipline", [ifindex] { return net::RemoveClockQdisc(ifindex); });
     return status;
   }
   net::RemoveClockQdisc(ifindex).IgnoreError();  // its link goes too

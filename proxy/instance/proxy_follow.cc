@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Follows the machine's network, and puts back what was removed from outside. Part of ProxyInstance, called by the network
-// follower and the guardian; see proxy_instance.h.
+// Follows the machine's network, and puts back what was removed from outside. Part of ProxyInstance, called by the
+// network follower and the guardian; see proxy_instance.h.
 //
-// The order of a move, so that no request is lost by it: the reply program stands on the new uplink before anything is sent
-// there; the new source address stands on the proxy interface before a route prefers it; then each backend's uplink changes
-// by one store of one word; and the former source stays for kFormerSource, for requests that were on their way.
+// The order of a move, so that no request is lost by it: the reply program stands on the new uplink before anything is
+// sent there; the new source address stands on the proxy interface before a route prefers it; then each backend's
+// uplink changes by one store of one word; and the former source stays for kFormerSource, for requests that were on
+// their way.
 
 #include <linux/rtnetlink.h>
 
@@ -55,9 +56,11 @@ ProxyInstance::Followed ProxyInstance::Follow(const NetworkView& network, Topolo
   ReleaseSources(network, next, out);
   KeepRoutes(network, next, out);
   if (!(next.services == before.services)) {
-    const absl::Status moved = data_plane_->config().MoveBackends(MakeSpec(config_, next, links_, record_->data().roster()), MonotonicNs());
+    const absl::Status moved =
+        data_plane_->config().MoveBackends(MakeSpec(config_, next, links_, record_->data().roster()), MonotonicNs());
     if (!moved.ok()) {
-      out.problems.push_back({ProblemCode::kDataPlane, absl::StrCat("moving backends to other uplinks: ", Text(moved))});
+      out.problems.push_back(
+          {ProblemCode::kDataPlane, absl::StrCat("moving backends to other uplinks: ", Text(moved))});
       next.services = before.services;
     } else {
       FillRecord(config_, next, v1::Roster(record_->data().roster()));
@@ -72,7 +75,8 @@ ProxyInstance::Followed ProxyInstance::Follow(const NetworkView& network, Topolo
   return out;
 }
 
-// A route that has just gone may be one that is being replaced, so the kernel programs are told after kRouteMadeAnewNs. That a route is back they are told at once.
+// A route that has just gone may be one that is being replaced, so the kernel programs are told after kRouteMadeAnewNs.
+// That a route is back they are told at once.
 void ProxyInstance::TellUnrouted(const Topology& next, Followed& out) {
   const int64_t now_ns = MonotonicNs();
   std::erase_if(unrouted_, [&](const auto& each) { return !next.unrouted.contains(each.first); });
@@ -82,15 +86,21 @@ void ProxyInstance::TellUnrouted(const Topology& next, Followed& out) {
       const std::pair<std::string, std::string> backend(service.name(), service.backends(i).name());
       if (!next.unrouted.contains(backend)) continue;
       const int64_t since_ns = unrouted_.try_emplace(backend, now_ns).first->second;
-      if (now_ns - since_ns >= kRouteMadeAnewNs) places.push_back(static_cast<size_t>(i));
-      else out.soon = true;
+      if (now_ns - since_ns >= kRouteMadeAnewNs)
+        places.push_back(static_cast<size_t>(i));
+      else
+        out.soon = true;
     }
-    const absl::Status told = data_plane_->policy().SetUnrouted(service.name(), places, static_cast<uint64_t>(now_ns + kUnroutedLastsNs));
-    if (!told.ok()) out.problems.push_back({ProblemCode::kDataPlane, absl::StrCat("telling which backends have no route: ", Text(told))});
+    const absl::Status told =
+        data_plane_->policy().SetUnrouted(service.name(), places, static_cast<uint64_t>(now_ns + kUnroutedLastsNs));
+    if (!told.ok())
+      out.problems.push_back(
+          {ProblemCode::kDataPlane, absl::StrCat("telling which backends have no route: ", Text(told))});
   }
 }
 
-// As they were made (up, without ARP, with the MAC address that the programs know), with the largest MTU that a VIP has.
+// As they were made (up, without ARP, with the MAC address that the programs know), with the largest MTU that a VIP
+// has.
 void ProxyInstance::KeepOwnLinks(const NetworkView& network, const Topology& next, Followed& out) {
   const auto keep = [&out](const absl::Status& status, absl::string_view what) {
     if (!status.ok()) out.problems.push_back({ProblemCode::kOwnLink, absl::StrCat(what, ": ", Text(status))});
@@ -122,8 +132,8 @@ void ProxyInstance::AttachOrStay(const Topology& before, Topology& next, Followe
   }
 }
 
-// Takes sources off the proxy interface that no route uses any more, and those that no uplink has any more. Each stays for a
-// moment, for answers on their way to it, and because another address often follows at once (DHCP).
+// Takes sources off the proxy interface that no route uses any more, and those that no uplink has any more. Each stays
+// for a moment, for answers on their way to it, and because another address often follows at once (DHCP).
 void ProxyInstance::ReleaseSources(const NetworkView& network, Topology& next, Followed& out) {
   const int own = links_.proxy.link.ifindex;
   const int64_t now_ns = MonotonicNs();
@@ -145,7 +155,8 @@ void ProxyInstance::ReleaseSources(const NetworkView& network, Topology& next, F
   }
   const std::vector<WantedRoute> routes = WantedRoutes(config_, next);
   for (const net::VipRoute& route : routes_) {
-    const bool retired = std::none_of(routes.begin(), routes.end(), [&](const auto& each) { return each.route.vip == route.vip; });
+    const bool retired =
+        std::none_of(routes.begin(), routes.end(), [&](const auto& each) { return each.route.vip == route.vip; });
     if (retired && route.source.has_value() && is_elsewhere(*route.source)) wanted.insert(*route.source);
   }
   std::erase_if(former_sources_, [&](const auto& former) { return wanted.contains(former.first); });
@@ -170,8 +181,10 @@ void ProxyInstance::KeepRoutes(const NetworkView& network, const Topology& next,
   keep(PutRules(config_));
   for (const WantedRoute& wanted : WantedRoutes(config_, next)) {
     if (std::find(routes_.begin(), routes_.end(), wanted.route) != routes_.end()) continue;
-    if (keep(PutRoute(wanted, config_.rule_priority()))) out.moved = true;
-    else out.lost_vips.insert(wanted.route.vip);
+    if (keep(PutRoute(wanted, config_.rule_priority())))
+      out.moved = true;
+    else
+      out.lost_vips.insert(wanted.route.vip);
   }
   for (const net::IpAddress& address : released_) {
     const absl::Status status = net::DeleteSourceAddress(links_.proxy.link.ifindex, address);
@@ -193,13 +206,15 @@ void ProxyInstance::RestoreRoutes(const NetworkView& network, Followed& out) {
     if (!present.has_value()) {
       auto listed = net::ListVipRoutes(route.ifindex);
       if (!listed.ok()) {
-        out.problems.push_back({ProblemCode::kVipRouteLost, absl::StrCat("listing our routes: ", Text(listed.status()))});
+        out.problems.push_back(
+            {ProblemCode::kVipRouteLost, absl::StrCat("listing our routes: ", Text(listed.status()))});
         return;
       }
       present = *std::move(listed);
     }
     if (std::find(present->begin(), present->end(), route) != present->end()) continue;
-    absl::Status status = route.source.has_value() ? net::AddSourceAddress(route.ifindex, *route.source) : absl::OkStatus();
+    absl::Status status =
+        route.source.has_value() ? net::AddSourceAddress(route.ifindex, *route.source) : absl::OkStatus();
     if (status.ok()) status = net::AddVipRoute(route);
     if (status.ok()) {
       ++out.routes;
@@ -222,8 +237,10 @@ absl::Status ProxyInstance::PutRules(const v1::Config& config) {
     bool stands = wanted.priority == 0;
     for (const net::VipRule& rule : *present) {
       if (rule.vip != route.vip) continue;
-      if (rule == wanted) stands = true;
-      else first.Update(net::DeleteVipRule(rule));
+      if (rule == wanted)
+        stands = true;
+      else
+        first.Update(net::DeleteVipRule(rule));
     }
     if (!stands) first.Update(net::AddVipRule(wanted));
   }

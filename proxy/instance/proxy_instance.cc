@@ -29,8 +29,7 @@ constexpr int kReservedDescriptors = 8;
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Config& config,
-                                                                    const Topology& topology,
+absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Config& config, const Topology& topology,
                                                                     DaemonFacts& facts) {
   std::unique_ptr<ProxyInstance> instance(new ProxyInstance(config, topology));
   absl::Status status = instance->ReserveDescriptors();
@@ -62,8 +61,7 @@ std::vector<std::string> ProxyInstance::TakeDown() {
 void ProxyInstance::Leave() {
   for (const auto& attachment : attachments_) {
     // Each is pinned or a filter.
-    if (const absl::Status status = attachment->Release(); !status.ok())
-      LogError(std::string(status.message()));
+    if (const absl::Status status = attachment->Release(); !status.ok()) LogError(std::string(status.message()));
   }
   undo_.Forget();
 }
@@ -228,9 +226,11 @@ absl::Status ProxyInstance::Pin() {
 absl::StatusOr<int> ProxyInstance::RestorePins() {
   const auto folder = net::MakePinDir(net::kDefaultBpffs, config_.instance());
   if (!folder.ok()) return folder.status();
-  auto restored = data_plane_->object().RestorePins(pin_folder_, absl::StrCat(pin_folder_, "/", record_->data().program_folder()));
+  auto restored =
+      data_plane_->object().RestorePins(pin_folder_, absl::StrCat(pin_folder_, "/", record_->data().program_folder()));
   if (!restored.ok()) return restored.status();
-  std::vector<absl::StatusOr<bool>> others = {record_->RestorePin(pin_folder_), answers_.RestorePin(AnswersPath(pin_folder_))};
+  std::vector<absl::StatusOr<bool>> others = {record_->RestorePin(pin_folder_),
+                                              answers_.RestorePin(AnswersPath(pin_folder_))};
   for (const auto& attachment : attachments_) others.push_back(attachment->RestorePin());
   for (const absl::StatusOr<bool>& each : others) {
     if (!each.ok()) return each.status();
@@ -274,7 +274,8 @@ void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topolog
   record.clear_service_sources();
   for (const Topology::ServicePath& path : topology.services)
     record.add_service_sources(path.source.has_value() ? path.source->ToString() : "");
-  // The former uplinks say what has moved (AdoptDataPlane), to the next daemon too where this one ends before MoveBackends().
+  // The former uplinks say what has moved (AdoptDataPlane), to the next daemon too where this one ends before
+  // MoveBackends().
   if (adopting_) return;
   record.clear_backend_uplinks();
   for (const Topology::ServicePath& path : topology.services)
@@ -294,7 +295,8 @@ std::vector<ProxyInstance::WantedRoute> ProxyInstance::WantedRoutes(const v1::Co
   std::vector<WantedRoute> all;
   for (int i = 0; i < config.services_size(); ++i) {
     const auto vip = net::IpAddress::Parse(config.services(i).vip());
-    const bool again = vip.ok() && std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.route.vip == *vip; });
+    const bool again =
+        vip.ok() && std::any_of(all.begin(), all.end(), [&](const auto& each) { return each.route.vip == *vip; });
     if (!vip.ok() || again) continue;
     all.push_back({config.services(i).name(),
                    {*vip, links_.proxy.link.ifindex, topology.services.at(static_cast<size_t>(i)).source,
@@ -313,7 +315,8 @@ absl::Status ProxyInstance::PutRoute(const WantedRoute& wanted, uint32_t rule_pr
   if (!status.ok()) return Annotate(status, "the source address of the proxy interface");
   // The rule comes first: without it the route may take no effect, which AddVipRoute refuses.
   const net::VipRule rule = {route.vip, rule_priority};
-  const auto rules = rule_priority == 0 ? std::vector<net::VipRule>{} : net::ListVipRules().value_or(std::vector<net::VipRule>{rule});
+  const auto rules =
+      rule_priority == 0 ? std::vector<net::VipRule>{} : net::ListVipRules().value_or(std::vector<net::VipRule>{rule});
   const bool stood = std::find(rules.begin(), rules.end(), rule) != rules.end();
   if (status.ok() && rule_priority != 0) status = net::AddVipRule(rule);
   if (status.ok()) status = known == routes_.end() ? net::AddVipRoute(route) : net::ReplaceVipRoute(route);

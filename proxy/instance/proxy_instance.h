@@ -38,14 +38,15 @@ namespace hedgerow {
 class ProxyInstance {
  public:
   // Fills `facts` with what status shows of it. On an error nothing is left behind.
-  static absl::StatusOr<std::unique_ptr<ProxyInstance>> Start(const v1::Config& config,
-                                                              const Topology& topology, DaemonFacts& facts);
-  // Takes over a complete instance (Inspect) and restores what was removed, own links included. On an error everything is
-  // as it was, and works on. kRepair: the daemon that made or adopted the instance takes it over again, after Leave().
+  static absl::StatusOr<std::unique_ptr<ProxyInstance>> Start(const v1::Config& config, const Topology& topology,
+                                                              DaemonFacts& facts);
+  // Takes over a complete instance (Inspect) and restores what was removed, own links included. On an error everything
+  // is as it was, and works on. kRepair: the daemon that made or adopted the instance takes it over again, after
+  // Leave().
   enum class Takeover { kSuccession, kRepair };
-  static absl::StatusOr<std::unique_ptr<ProxyInstance>> Adopt(const v1::Config& config,
-                                                              const Topology& topology, InstanceRecord record,
-                                                              Takeover takeover, DaemonFacts& facts);
+  static absl::StatusOr<std::unique_ptr<ProxyInstance>> Adopt(const v1::Config& config, const Topology& topology,
+                                                              InstanceRecord record, Takeover takeover,
+                                                              DaemonFacts& facts);
   ~ProxyInstance();
 
   KernelDataPlane& data_plane() { return *data_plane_; }
@@ -53,9 +54,9 @@ class ProxyInstance {
   const net::ClockQdiscOptions& clock() const { return clock_; }
   const std::vector<net::VipRoute>& routes() const { return routes_; }
 
-  // The same configuration over the network as it is now: what has changed is followed, what is missing is put back (own
-  // links, source addresses, routes, rules). `topology` is the caller's, which this object refers to; on return it is what
-  // holds now.
+  // The same configuration over the network as it is now: what has changed is followed, what is missing is put back
+  // (own links, source addresses, routes, rules). `topology` is the caller's, which this object refers to; on return it
+  // is what holds now.
   struct Followed {
     int links = 0;       // put back
     int routes = 0;      // put back
@@ -66,13 +67,13 @@ class ProxyInstance {
   };
   Followed Follow(const NetworkView& network, Topology& topology, DaemonFacts& facts);
 
-  // Keeps the splitter on each uplink, a route to each VIP by it, for clients that are bound to it, and the routes that lead by
-  // uplinks (RouteByUplink). What failed.
+  // Keeps the splitter on each uplink, a route to each VIP by it, for clients that are bound to it, and the routes that
+  // lead by uplinks (RouteByUplink). What failed.
   std::vector<Problem> KeepUplinkRoutes();
 
-  // The VIPs of the configuration. Where that leaves it open (`vip_route: auto`), the routes to these lead by an uplink from here on,
-  // each by that of its service's primary, or by the proxy interface, and to others as before. A VIP with a backend on this host
-  // leads by the proxy interface in any case.
+  // The VIPs of the configuration. Where that leaves it open (`vip_route: auto`), the routes to these lead by an uplink
+  // from here on, each by that of its service's primary, or by the proxy interface, and to others as before. A VIP with
+  // a backend on this host leads by the proxy interface in any case.
   std::set<net::IpAddress> Vips() const;
   std::vector<Problem> RouteByUplink(const std::set<net::IpAddress>& vips, bool by_uplink);
   bool IsLedByUplink(const net::IpAddress& vip) const;
@@ -99,13 +100,12 @@ class ProxyInstance {
   std::vector<uint32_t> TcxBeforeOurs() const;
   // All programs that do on this uplink.
   absl::StatusOr<std::vector<net::HookProgram>> ProgramsBeforeOurs(int uplink) const;
-  // Moves the reply program before them where they are TCX programs; a line that says so. Empty: nothing could be moved.
+  // Moves the reply program before them where they are TCX programs; a line that says so. Empty: nothing could be
+  // moved.
   absl::StatusOr<std::string> MoveRepliesFirst(int uplink);
 
   // On which ports the programs await announcements.
-  std::set<uint32_t> AwaitedPorts() const {
-    return KernelObject::AwaitedPorts(record_->data().load_config());
-  }
+  std::set<uint32_t> AwaitedPorts() const { return KernelObject::AwaitedPorts(record_->data().load_config()); }
   // The roster that `next` would have (roster.h). What is over by now is forgotten first, in the kernel as
   // well.
   absl::StatusOr<v1::Roster> RosterFor(const v1::Config& next);
@@ -135,8 +135,7 @@ class ProxyInstance {
   absl::Status ReserveDescriptors();
   absl::Status MakePins();
   absl::Status MakeLinks();
-  absl::Status MakePair(const std::string& end, const std::string& peer, uint32_t mtu_bytes,
-                        net::VethPair& out);
+  absl::Status MakePair(const std::string& end, const std::string& peer, uint32_t mtu_bytes, net::VethPair& out);
   absl::Status MakeClockPair();
   absl::Status MakeClock(DaemonFacts& facts);
   absl::Status TryClock(DaemonFacts& facts);
@@ -230,8 +229,9 @@ class ProxyInstance {
   std::vector<BoundRoute> bound_;  // what stands by uplinks, for clients that are bound to them
   bool knows_uplink_routes_ = false;
   std::set<net::IpAddress> by_uplink_;  // with `auto`
-  std::map<net::IpAddress, net::VipRoute> leads_;  // as the kernel programs know them; ifindex 0: by the proxy interface
-  std::set<std::string> own_addresses_;            // likewise
+  std::map<net::IpAddress, net::VipRoute>
+      leads_;                            // as the kernel programs know them; ifindex 0: by the proxy interface
+  std::set<std::string> own_addresses_;  // likewise
   // Backends without a route, by service and name, and since when (CLOCK_MONOTONIC).
   std::map<std::pair<std::string, std::string>, int64_t> unrouted_;
   std::vector<net::UniqueFd> reserve_;

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A proxy that runs, under another configuration. First the record gets the roster of both configurations, since an id
-// that was given must be known to the next daemon, and says that a reload has begun. Then come new uplinks, by which answers
-// will come, the kernel's maps (data_plane/config_writer.cc), and routes, which let traffic in; at last the record says
-// that the other configuration is in force. After an error, or when a daemon takes over that was killed in between, the maps
-// are brought to the configuration in force, by a reload like any other. What is removed stays known for as long as a
-// request may still be answered by it, and goes later. Part of ProxyInstance; what can change at all says config/diff.h.
+// that was given must be known to the next daemon, and says that a reload has begun. Then come new uplinks, by which
+// answers will come, the kernel's maps (data_plane/config_writer.cc), and routes, which let traffic in; at last the
+// record says that the other configuration is in force. After an error, or when a daemon takes over that was killed in
+// between, the maps are brought to the configuration in force, by a reload like any other. What is removed stays known
+// for as long as a request may still be answered by it, and goes later. Part of ProxyInstance; what can change at all
+// says config/diff.h.
 
 #include <algorithm>
 #include <set>
@@ -32,8 +33,8 @@ absl::StatusOr<v1::Roster> ProxyInstance::RosterFor(const v1::Config& next) {
                     MonotonicNs());
 }
 
-absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& topology,
-                                        const v1::Roster& roster, DaemonFacts& facts) {
+absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& topology, const v1::Roster& roster,
+                                        DaemonFacts& facts) {
   v1::KernelRecord& record = record_->data();
   const v1::KernelRecord before = record;
   record.set_reloading(true);
@@ -48,7 +49,7 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
   status = AttachReplies(ProgramNamed(kReplyProgram), topology);
   if (status.ok()) {
     status = data_plane_->config().Reconfigure(MakeSpec(next, topology, links_, roster),
-                                      [&] { return AddRoutes(next, topology); });
+                                               [&] { return AddRoutes(next, topology); });
   }
   if (!status.ok()) {
     TakeBack(routes);
@@ -65,7 +66,8 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
   return absl::OkStatus();
 }
 
-// In the record's roster what was removed is configured again, and what was added is retired: a request may have met it.
+// In the record's roster what was removed is configured again, and what was added is retired: a request may have met
+// it.
 absl::Status ProxyInstance::TakeBackRoster() {
   const auto roster = NextRoster(record_->data().roster(), config_,
                                  {.services = HR_MAX_SERVICES, .backends = HR_MAX_BACKENDS}, MonotonicNs());
@@ -113,8 +115,8 @@ void ProxyInstance::NoteFacts(const Topology& topology, DaemonFacts& facts) cons
   NoteRoutes(facts);
 }
 
-// Restores the routes and rules of before, and drops the undo steps of those that it deletes, since these have nothing left to do.
-// New uplinks stay until no backend is retired, because requests may have gone out by them.
+// Restores the routes and rules of before, and drops the undo steps of those that it deletes, since these have nothing
+// left to do. New uplinks stay until no backend is retired, because requests may have gone out by them.
 void ProxyInstance::TakeBack(const std::vector<net::VipRoute>& routes) {
   const auto keep = [](const absl::Status& status) {
     if (!status.ok()) LogError("while undoing a failed reload: ", std::string(status.message()));

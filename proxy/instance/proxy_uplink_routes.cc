@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What stands at uplinks beside the reply program: the splitter, a route to each VIP for clients that are bound to the uplink, and where
-// VIPs are routed by it the route that leads there. Kept as VIPs and uplinks change. Part of
+// What stands at uplinks beside the reply program: the splitter, a route to each VIP for clients that are bound to the
+// uplink, and where VIPs are routed by it the route that leads there. Kept as VIPs and uplinks change. Part of
 // ProxyInstance, called by the guardian when it has followed a change of the network; see net/netlink/uplink_route.h.
 
 #include <algorithm>
@@ -17,7 +17,8 @@
 
 namespace hedgerow {
 
-// Before anything is added: what stands of an earlier daemon, so that it goes with this instance, whatever becomes of it.
+// Before anything is added: what stands of an earlier daemon, so that it goes with this instance, whatever becomes of
+// it.
 absl::Status ProxyInstance::KnowUplinkRoutes() {
   if (knows_uplink_routes_) return absl::OkStatus();
   const auto present = net::ListUplinkRoutes();
@@ -55,13 +56,18 @@ std::vector<Problem> ProxyInstance::KeepUplinkRoutes() {
                                       ? absl::OkStatus()
                                       : AttachProgram(splitter, ifindex, net::Direction::kEgress);
     if (!attached.ok()) {
-      problems.push_back({ProblemCode::kAttachFailed, absl::StrCat("for clients bound to ", link.name, ": ", attached.message())});
+      problems.push_back(
+          {ProblemCode::kAttachFailed, absl::StrCat("for clients bound to ", link.name, ": ", attached.message())});
       continue;  // without a route they get an error instead of silence
     }
     for (const net::VipRoute& route : routes_) {
-      if (AnyBackendHere(route.vip)) continue;  // its answers come by lo, where no socket that is bound to an uplink is found
-      const BoundRoute one = {
-          {.vip = route.vip, .ifindex = ifindex, .source = route.source, .mtu_bytes = topology_.RouteMtu(route.vip, now->mtu_bytes)}, now->mac};
+      if (AnyBackendHere(route.vip))
+        continue;  // its answers come by lo, where no socket that is bound to an uplink is found
+      const BoundRoute one = {{.vip = route.vip,
+                               .ifindex = ifindex,
+                               .source = route.source,
+                               .mtu_bytes = topology_.RouteMtu(route.vip, now->mtu_bytes)},
+                              now->mac};
       // A new MAC address has taken the neighbour entry along, and left the route.
       const bool stands = std::find(present->begin(), present->end(), one.route) != present->end() &&
                           std::find(bound_.begin(), bound_.end(), one) != bound_.end();
@@ -132,13 +138,15 @@ std::vector<net::VipRoute> ProxyInstance::LeadingRoutes() const {
   return routes;
 }
 
-// That of the primary, else of the first backend that is reached by one with a route to the VIP; 0: there is none. The VIP of a
-// service that a reload has removed keeps its own while its last answers come.
+// That of the primary, else of the first backend that is reached by one with a route to the VIP; 0: there is none. The
+// VIP of a service that a reload has removed keeps its own while its last answers come.
 int ProxyInstance::UplinkToLeadBy(const net::IpAddress& vip) const {
   const auto has_route = [&](int ifindex) {
-    return std::any_of(bound_.begin(), bound_.end(), [&](const auto& each) { return each.route.vip == vip && each.route.ifindex == ifindex; });
+    return std::any_of(bound_.begin(), bound_.end(),
+                       [&](const auto& each) { return each.route.vip == vip && each.route.ifindex == ifindex; });
   };
-  if (!Vips().contains(vip)) return IsLedByUplink(vip) && has_route(leads_.at(vip).ifindex) ? leads_.at(vip).ifindex : 0;
+  if (!Vips().contains(vip))
+    return IsLedByUplink(vip) && has_route(leads_.at(vip).ifindex) ? leads_.at(vip).ifindex : 0;
   if (config_.vip_route() == v1::VIP_ROUTE_INTERFACE) return 0;
   if (config_.vip_route() == v1::VIP_ROUTE_AUTO && !by_uplink_.contains(vip)) return 0;
   for (size_t i = 0; i < topology_.services.size(); ++i) {
@@ -154,7 +162,8 @@ int ProxyInstance::UplinkToLeadBy(const net::IpAddress& vip) const {
   return 0;
 }
 
-// By which the kernel part knows what is this host's (docs/adr/0056), and known before a route leads by an uplink. The copies on interfaces of proxies are addresses of uplinks, too.
+// By which the kernel part knows what is this host's (docs/adr/0056), and known before a route leads by an uplink. The
+// copies on interfaces of proxies are addresses of uplinks, too.
 absl::Status ProxyInstance::KeepOwnAddresses() {
   const auto present = net::ListAddresses();
   if (!present.ok()) return present.status();
@@ -167,8 +176,8 @@ absl::Status ProxyInstance::KeepOwnAddresses() {
   return status;
 }
 
-// The kernel programs are told of a leading route when it stands, and that it goes before it does: in between answers enter by the
-// proxy interface, whose loose filter lets them in either way.
+// The kernel programs are told of a leading route when it stands, and that it goes before it does: in between answers
+// enter by the proxy interface, whose loose filter lets them in either way.
 absl::Status ProxyInstance::KeepLeadingRoutes() {
   constexpr int kLoose = 2;
   const auto present = net::ListLeadingRoutes();
@@ -189,7 +198,8 @@ absl::Status ProxyInstance::KeepLeadingRoutes() {
   }
   const bool any = std::any_of(wanted.begin(), wanted.end(), [](const auto& each) { return each.second.ifindex != 0; });
   if (!note(KeepOwnAddresses())) return first;
-  if (any && net::ReversePathFilterOf(links_.proxy.link.name) != kLoose && !note(net::LoosenReversePathFilter(links_.proxy.link.ifindex)))
+  if (any && net::ReversePathFilterOf(links_.proxy.link.name) != kLoose &&
+      !note(net::LoosenReversePathFilter(links_.proxy.link.ifindex)))
     return first;
   for (const auto& [vip, lead] : wanted) {
     const bool stands = std::find(present->begin(), present->end(), lead) != present->end();
@@ -213,7 +223,8 @@ bool ProxyInstance::AnyBackendHere(const net::IpAddress& vip) const {
   for (size_t i = 0; i < topology_.services.size(); ++i) {
     const auto& backends = topology_.services[i].backends;
     const auto of = net::IpAddress::Parse(config_.services(static_cast<int>(i)).vip());
-    const bool here = std::any_of(backends.begin(), backends.end(), [](const auto& each) { return each.uplink == net::kLoopbackIfindex; });
+    const bool here = std::any_of(backends.begin(), backends.end(),
+                                  [](const auto& each) { return each.uplink == net::kLoopbackIfindex; });
     if (here && of.ok() && *of == vip) return true;
   }
   return false;

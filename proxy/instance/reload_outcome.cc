@@ -10,8 +10,7 @@ namespace hedgerow {
 namespace {
 
 ReloadResult ResultOf(const absl::StatusOr<v1::ReloadReply>& reply) {
-  if (!reply.ok())
-    return absl::IsInvalidArgument(reply.status()) ? ReloadResult::kInvalid : ReloadResult::kFailed;
+  if (!reply.ok()) return absl::IsInvalidArgument(reply.status()) ? ReloadResult::kInvalid : ReloadResult::kFailed;
   if (reply->problems_size() > 0) return ReloadResult::kRefused;
   return reply->applied() ? ReloadResult::kApplied : ReloadResult::kUnchanged;
 }

@@ -51,7 +51,7 @@ absl::Status DeleteEntries(bpf_map* map, const IsOver& is_over) {
 // The next owner of one of these ids must not get requests meant for the former owner, nor answer in its name: a TCP
 // connection lives for hours, and a flow for as long as its client sends.
 absl::Status ConfigWriter::ForgetFlows(const std::vector<RetiredService>& services,
-                                          const std::vector<RetiredBackend>& backends) {
+                                       const std::vector<RetiredBackend>& backends) {
   std::set<uint32_t> service_ids, backend_ids;
   for (const RetiredService& service : services) service_ids.insert(service.id);
   for (const RetiredBackend& backend : backends) backend_ids.insert(backend.id);
@@ -64,7 +64,8 @@ absl::Status ConfigWriter::ForgetFlows(const std::vector<RetiredService>& servic
     if (absl::Status status = DeleteEntries<hr_flow_key, hr_flow>(map, is_theirs); !status.ok()) return status;
   // Its masks are of the places of a service that changes: a reply that comes so late is the price of a reload.
   const auto all = [](const hr_request_key&, const hr_late&) { return true; };
-  if (absl::Status status = DeleteEntries<hr_request_key, hr_late>(maps.late_requests, all); !status.ok()) return status;
+  if (absl::Status status = DeleteEntries<hr_request_key, hr_late>(maps.late_requests, all); !status.ok())
+    return status;
   return DeleteEntries<hr_fragment_key, hr_fragment>(
       object_.skeleton()->maps.fragments, [&](const hr_fragment_key&, const hr_fragment& fragment) {
         return fragment.action == HR_FRAGMENT_TO_BACKEND ? backend_ids.contains(fragment.id)
@@ -85,7 +86,7 @@ bool ConfigWriter::IsKnown(uint32_t service, uint32_t places) const {
 }
 
 absl::Status ConfigWriter::Forget(const std::vector<RetiredService>& services,
-                                     const std::vector<RetiredBackend>& backends) {
+                                  const std::vector<RetiredBackend>& backends) {
   for (const RetiredBackend& backend : backends) {
     const auto endpoint = ParseEndpoint(backend.address, backend.port);
     if (!endpoint.ok()) return endpoint.status();
@@ -99,8 +100,8 @@ absl::Status ConfigWriter::Forget(const std::vector<RetiredService>& services,
     const auto there = Delete(object_.skeleton()->maps.vip_addresses, &vip->address);
     if (!there.ok()) return there.status();
   }
-  // A program that handles a packet of a TCP connection writes the flow anew, from what it has read before. So the flows
-  // are deleted twice, and all such programs end in between.
+  // A program that handles a packet of a TCP connection writes the flow anew, from what it has read before. So the
+  // flows are deleted twice, and all such programs end in between.
   absl::Status status = ForgetFlows(services, backends);
   if (status.ok()) status = WaitForPrograms();
   if (status.ok()) status = ForgetFlows(services, backends);

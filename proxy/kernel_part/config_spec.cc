@@ -27,8 +27,8 @@ absl::Status CheckCluster(const ServiceSpec& spec) {
 absl::Status CheckService(const ServiceSpec& spec) {
   if (spec.backends.empty() || spec.backends.size() > HR_MAX_BACKENDS_PER_SERVICE ||
       spec.primary >= spec.backends.size()) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "service ", spec.name, ": 1 to ", HR_MAX_BACKENDS_PER_SERVICE, " backends with a primary among them"));
+    return absl::InvalidArgumentError(absl::StrCat("service ", spec.name, ": 1 to ", HR_MAX_BACKENDS_PER_SERVICE,
+                                                   " backends with a primary among them"));
   }
   if (spec.clients.size() > HR_MAX_CLIENT_NETWORKS) {
     return absl::InvalidArgumentError(
@@ -75,8 +75,8 @@ absl::Status CheckSpec(const DataPlaneSpec& spec, const DataPlaneRoom& room) {
 
 namespace {
 
-// What a service may hold of a table where others hold three quarters of it: the services share the rest in equal parts. A
-// service that is alone has no other bound than the table's.
+// What a service may hold of a table where others hold three quarters of it: the services share the rest in equal
+// parts. A service that is alone has no other bound than the table's.
 uint32_t ShareOf(uint32_t limit, size_t services) {
   return services == 1 ? UINT32_MAX : std::max<uint32_t>(1, limit / 4 / static_cast<uint32_t>(services));
 }
@@ -89,7 +89,8 @@ static uint8_t IdleShare(uint32_t ppm) {
   return static_cast<uint8_t>(std::clamp<uint32_t>(share, ppm > 0 ? 1 : 0, 255));
 }
 
-absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec, const hr_service_config& before) {
+absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec,
+                                             const hr_service_config& before) {
   const auto vip = ParseEndpoint(spec.vip, spec.port);
   if (!vip.ok()) return vip.status();
   hr_service_config config{};

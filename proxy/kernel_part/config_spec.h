@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A specification before it is written: are its services sound, and has everything an id of its own? And a service of it as
-// the kernel programs read it. Pure.
+// A specification before it is written: are its services sound, and has everything an id of its own? And a service of
+// it as the kernel programs read it. Pure.
 #pragma once
 
 #include "absl/status/status.h"
@@ -12,10 +12,12 @@ namespace hedgerow {
 
 // The same with ids, in order of appearance, for what has none yet. kInvalidArgument: a service is not sound.
 absl::StatusOr<DataPlaneSpec> WithIds(DataPlaneSpec spec);
-// kInvalidArgument: a service is not sound, or an id is out of bounds or stands twice, which would overwrite elements of
-// another.
+// kInvalidArgument: a service is not sound, or an id is out of bounds or stands twice, which would overwrite elements
+// of another.
 absl::Status CheckSpec(const DataPlaneSpec& spec, const DataPlaneRoom& room);
-// `spec` is one of the services of `all`. `before`: the published one. A removed backend's id stays in its place, for those of its requests that are in flight.
-absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec, const hr_service_config& before);
+// `spec` is one of the services of `all`. `before`: the published one. A removed backend's id stays in its place, for
+// those of its requests that are in flight.
+absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec,
+                                             const hr_service_config& before);
 
 }  // namespace hedgerow

@@ -62,8 +62,8 @@ absl::Status ConfigWriter::Publish(uint32_t generation) {
   return WaitForPrograms();
 }
 
-// The control program decides under the leader map's lock, so that an announcement that comes at the same time is neither
-// lost nor undone.
+// The control program decides under the leader map's lock, so that an announcement that comes at the same time is
+// neither lost nor undone.
 absl::Status ConfigWriter::ConfigureLeader(uint32_t id, bool forget) {
   if (absl::Status status = Step("leaders"); !status.ok()) return status;
   return object_.Control(HR_CONTROL_CONFIGURE, id, /*leader=*/0, /*sequence=*/forget ? 1 : 0);

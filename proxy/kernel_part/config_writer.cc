@@ -1,21 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // ConfigWriter from one configuration to the next, while the programs run. Requests, parked copies, flows and the
-// scoreboard name services and backends by id only, so what stays keeps its id, and what goes is retired: its elements stay
-// as they are until nothing refers to them (config_forget.cc).
+// scoreboard name services and backends by id only, so what stays keeps its id, and what goes is retired: its elements
+// stay as they are until nothing refers to them (config_forget.cc).
 //
 //   1. Elements of what is added: nothing refers to them yet.
 //   2. A grace period: programs may still read the spare generation if an earlier reload was cut short.
-//   3. The spare generation is filled with all services, also the retired ones, and published by one store. After another
-//      grace period no program decides by the configuration before. The leader map may still name a removed place, which
-//      counts as absent (choose.h).
-//   4. Added services are opened: their leader, their policy, their VIP. Then the caller lets traffic in (routes). An error
+//   3. The spare generation is filled with all services, also the retired ones, and published by one store. After
+//   another
+//      grace period no program decides by the configuration before. The leader map may still name a removed place,
+//      which counts as absent (choose.h).
+//   4. Added services are opened: their leader, their policy, their VIP. Then the caller lets traffic in (routes). An
+//   error
 //      up to here publishes the generation before again, and nothing that was there has changed.
 //   5. Leaders and policies follow the configuration, what it no longer has is closed, and the other generation becomes
-//      the same. An error here, or a kill anywhere, leaves the rest to the next reload, whichever configuration that one has.
+//      the same. An error here, or a kill anywhere, leaves the rest to the next reload, whichever configuration that
+//      one has.
 //
-// Between two writes every packet meets one of the two configurations. An element of a hash map that is given up may be used
-// again at once, under a program that has just found it: see PutElement (kernel_maps.h).
+// Between two writes every packet meets one of the two configurations. An element of a hash map that is given up may be
+// used again at once, under a program that has just found it: see PutElement (kernel_maps.h).
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
 
@@ -33,8 +36,8 @@ namespace hedgerow {
 namespace {
 
 const ServiceSpec* FindById(const DataPlaneSpec& spec, uint32_t id) {
-  const auto found = std::find_if(spec.services.begin(), spec.services.end(),
-                                  [id](const ServiceSpec& each) { return each.id == id; });
+  const auto found =
+      std::find_if(spec.services.begin(), spec.services.end(), [id](const ServiceSpec& each) { return each.id == id; });
   return found == spec.services.end() ? nullptr : &*found;
 }
 
@@ -80,7 +83,8 @@ absl::Status ConfigWriter::SetOwnAddresses(const std::set<std::string>& addresse
   for (const std::string& address : addresses) {
     const auto key = ParseEndpoint(address, /*port=*/0);
     if (!key.ok()) return key.status();
-    if (keys.size() < HR_MAX_OWN_ADDRESSES) keys.emplace(reinterpret_cast<const char*>(&key->address), sizeof(key->address));
+    if (keys.size() < HR_MAX_OWN_ADDRESSES)
+      keys.emplace(reinterpret_cast<const char*>(&key->address), sizeof(key->address));
   }
   std::string key(sizeof(hr_address), '\0'), next(sizeof(hr_address), '\0');
   std::vector<std::string> gone;
@@ -106,9 +110,10 @@ absl::Status ConfigWriter::MoveBackends(const DataPlaneSpec& next, int64_t now_n
     uint32_t moved = 0;
     for (const BackendSpec& backend : service.backends) {
       if (absl::Status status = PutBackend(service, backend); !status.ok()) return status;
-      const bool same = before != nullptr && std::any_of(before->backends.begin(), before->backends.end(), [&](const BackendSpec& each) {
-        return each.id == backend.id && each.uplink_ifindex == backend.uplink_ifindex;
-      });
+      const bool same = before != nullptr &&
+                        std::any_of(before->backends.begin(), before->backends.end(), [&](const BackendSpec& each) {
+                          return each.id == backend.id && each.uplink_ifindex == backend.uplink_ifindex;
+                        });
       if (!same) moved |= 1u << backend.slot;
     }
     if (moved == 0) continue;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The one writer of configurations: goes from one to the next while the programs run (config_writer.cc), and forgets what was
-// retired (config_forget.cc). Everything that a reload changes is written here, one step after the other, and each step is
-// one that packet tests can look at. Owned by KernelDataPlane.
+// The one writer of configurations: goes from one to the next while the programs run (config_writer.cc), and forgets
+// what was retired (config_forget.cc). Everything that a reload changes is written here, one step after the other, and
+// each step is one that packet tests can look at. Owned by KernelDataPlane.
 #pragma once
 
 #include <functional>
@@ -25,10 +25,10 @@ class ConfigWriter {
       : object_(object), memory_(object.memory()), spec_(spec) {}
 
   const DataPlaneSpec& spec() const { return spec_; }
-  // Another configuration, while the programs run: `next` has ids. `let_traffic_in` is called when what is added works and
-  // before anything that goes is touched. kInvalidArgument: `next` itself is wrong; nothing is changed. After any other error,
-  // as after a kill, the maps may hold some of it: a Reconfigure to any configuration, with the same ids for the same
-  // things, puts that right.
+  // Another configuration, while the programs run: `next` has ids. `let_traffic_in` is called when what is added works
+  // and before anything that goes is touched. kInvalidArgument: `next` itself is wrong; nothing is changed. After any
+  // other error, as after a kill, the maps may hold some of it: a Reconfigure to any configuration, with the same ids
+  // for the same things, puts that right.
   absl::Status Reconfigure(
       const DataPlaneSpec& next, const std::function<absl::Status()>& let_traffic_in = [] { return absl::OkStatus(); });
   // The spec's backends as they are, reached by other interfaces: one store for each. Requests that wait and were sent

@@ -15,7 +15,8 @@ absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Load(const Dat
   return plane;
 }
 
-absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Adopt(const DataPlaneSpec& spec, const std::string& folder,
+absl::StatusOr<std::unique_ptr<KernelDataPlane>> KernelDataPlane::Adopt(const DataPlaneSpec& spec,
+                                                                        const std::string& folder,
                                                                         const std::string& program_folder,
                                                                         const v1::KernelRecord& pinned) {
   const auto with_ids = WithIds(spec);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The data plane in the kernel, in its four parts: the loaded object, the writer of configurations, the live policy, and the
-// reader of what the programs count. One owner thread. Callers hold the part that they need.
+// The data plane in the kernel, in its four parts: the loaded object, the writer of configurations, the live policy,
+// and the reader of what the programs count. One owner thread. Callers hold the part that they need.
 #pragma once
 
 #include <memory>
@@ -18,7 +18,8 @@ namespace hedgerow {
 
 class KernelDataPlane {
  public:
-  // Loads the programs, with `spec` (which gets its ids here) as the first configuration. For errors see KernelObject and ConfigWriter.
+  // Loads the programs, with `spec` (which gets its ids here) as the first configuration. For errors see KernelObject
+  // and ConfigWriter.
   static absl::StatusOr<std::unique_ptr<KernelDataPlane>> Load(const DataPlaneSpec& spec);
   // Takes over what is pinned; see KernelObject::Adopt. Changes nothing.
   static absl::StatusOr<std::unique_ptr<KernelDataPlane>> Adopt(const DataPlaneSpec& spec, const std::string& folder,

@@ -99,7 +99,9 @@ absl::StatusOr<hr_leader_view> ReadLeader(bpf_map* leaders, uint32_t service_id)
 
 absl::StatusOr<MappedArray> OpenMapped(bpf_map* map) {
   auto array = MappedArray::Open(bpf_map__fd(map), bpf_map__value_size(map), bpf_map__max_entries(map));
-  if (!array.ok()) return absl::Status(array.status().code(), absl::StrCat("BPF map ", bpf_map__name(map), ": ", array.status().message()));
+  if (!array.ok())
+    return absl::Status(array.status().code(),
+                        absl::StrCat("BPF map ", bpf_map__name(map), ": ", array.status().message()));
   return array;
 }
 

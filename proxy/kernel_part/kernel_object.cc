@@ -42,7 +42,8 @@ std::set<uint16_t> AnnouncePorts(const DataPlaneSpec& spec) {
 
 hr_service_config KernelMemory::Config(uint32_t generation, uint32_t service) const {
   hr_service_config config{};
-  memcpy(&config, const_cast<const hr_service_config*>(configs.At<hr_service_config>(HR_CONFIG_ID(generation, service))),
+  memcpy(&config,
+         const_cast<const hr_service_config*>(configs.At<hr_service_config>(HR_CONFIG_ID(generation, service))),
          sizeof(config));
   return config;
 }
@@ -125,14 +126,16 @@ void KernelObject::SetLoadConfig(const DataPlaneSpec& spec) {
   for (const ServiceSpec& service : spec.services)
     config.min_delay_ns = std::min<uint64_t>(config.min_delay_ns, service.delay_ns);
   const std::set<uint16_t> ports = AnnouncePorts(spec);
-  std::transform(ports.begin(), ports.end(), std::begin(config.announce_ports_be), [](uint16_t port) { return htons(port); });
+  std::transform(ports.begin(), ports.end(), std::begin(config.announce_ports_be),
+                 [](uint16_t port) { return htons(port); });
 }
 
 std::vector<ProgramInfo> KernelObject::Programs() const {
   std::vector<ProgramInfo> result;
   for (const Hook& hook : kHooks) {
     if (!result.empty() && result.back().name == hook.program) continue;
-    ProgramInfo info{.name = hook.program, .fd = ProgramFd(bpf_object__find_program_by_name(skeleton_->obj, hook.program))};
+    ProgramInfo info{.name = hook.program,
+                     .fd = ProgramFd(bpf_object__find_program_by_name(skeleton_->obj, hook.program))};
     bpf_prog_info kernel{};
     uint32_t bytes = sizeof(kernel);
     if (bpf_obj_get_info_by_fd(info.fd, &kernel, &bytes) == 0) {
@@ -158,8 +161,8 @@ absl::Status KernelObject::Control(hr_control_operation operation, uint32_t serv
   if (bpf_prog_test_run_opts(ProgramFd(skeleton_->progs.hr_control), &options) != 0)
     return absl::ErrnoToStatus(errno, "cannot run the control program");
   if (options.retval == HR_CONTROL_DONE) return absl::OkStatus();
-  return absl::InternalError(absl::StrCat("the control program refused operation ", request.operation, " of the service with id ",
-                                          request.service));
+  return absl::InternalError(absl::StrCat("the control program refused operation ", request.operation,
+                                          " of the service with id ", request.service));
 }
 
 uint64_t KernelObject::SelfTestTag() const { return skeleton_->rodata->load_config.self_test_tag; }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The object of the kernel programs: loaded with its maps' sizes and its constants, or taken over from where an earlier
-// process pinned it (kernel_object_adopt.cc), with the memory of the maps that are mapped. It attaches nothing (net does) and
-// owns every descriptor: what is neither attached nor pinned is gone with it. ConfigWriter, KernelPolicy and KernelReader write
-// and read what stands in the maps.
+// process pinned it (kernel_object_adopt.cc), with the memory of the maps that are mapped. It attaches nothing (net
+// does) and owns every descriptor: what is neither attached nor pinned is gone with it. ConfigWriter, KernelPolicy and
+// KernelReader write and read what stands in the maps.
 #pragma once
 
 #include <map>
@@ -39,11 +39,12 @@ struct KernelMemory {
 
 class KernelObject {
  public:
-  // `spec` has ids. kInvalidArgument: a limit of it is wrong; kPermissionDenied: capabilities; kInternal with the tail of
-  // the verifier's log: the kernel refused a program; kResourceExhausted: a map cannot be made, with its name and bytes.
+  // `spec` has ids. kInvalidArgument: a limit of it is wrong; kPermissionDenied: capabilities; kInternal with the tail
+  // of the verifier's log: the kernel refused a program; kResourceExhausted: a map cannot be made, with its name and
+  // bytes.
   static absl::StatusOr<std::unique_ptr<KernelObject>> Load(const DataPlaneSpec& spec);
-  // Takes over the maps that are pinned in `folder`, with all that is in them, and the programs in `program_folder`. Where
-  // those are of another build, or were loaded with other constants, it loads this build's on the same maps: then
+  // Takes over the maps that are pinned in `folder`, with all that is in them, and the programs in `program_folder`.
+  // Where those are of another build, or were loaded with other constants, it loads this build's on the same maps: then
   // has_new_programs(). Changes nothing. kFailedPrecondition: they are not what this build can take over; says why.
   static absl::StatusOr<std::unique_ptr<KernelObject>> Adopt(const DataPlaneSpec& spec, const std::string& folder,
                                                              const std::string& program_folder,

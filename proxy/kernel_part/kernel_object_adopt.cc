@@ -77,19 +77,19 @@ std::string KernelObject::LoadConfigBytes() const {
 std::set<uint32_t> KernelObject::AwaitedPorts(const std::string& load_config) {
   std::set<uint32_t> ports;
   hr_load_config config{};
-  memcpy(&config, load_config.data(), std::min(sizeof(config), load_config.size()));  // another build's may end earlier or later
+  memcpy(&config, load_config.data(),
+         std::min(sizeof(config), load_config.size()));  // another build's may end earlier or later
   for (const uint16_t port_be : config.announce_ports_be)
     if (port_be != 0) ports.insert(ntohs(port_be));
   return ports;
 }
 
-absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Adopt(const DataPlaneSpec& spec,
-                                                                        const std::string& folder,
-                                                                        const std::string& program_folder,
-                                                                        const v1::KernelRecord& pinned) {
+absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Adopt(const DataPlaneSpec& spec, const std::string& folder,
+                                                                  const std::string& program_folder,
+                                                                  const v1::KernelRecord& pinned) {
   if (pinned.abi_version() != HR_ABI_VERSION) {
-    return CannotTakeOver(absl::StrCat("its maps are of layout ", pinned.abi_version(),
-                                       ", this build's of layout ", HR_ABI_VERSION));
+    return CannotTakeOver(
+        absl::StrCat("its maps are of layout ", pinned.abi_version(), ", this build's of layout ", HR_ABI_VERSION));
   }
   auto opened = Open(spec);
   if (!opened.ok()) return opened.status();
@@ -133,21 +133,19 @@ absl::Status KernelObject::TakeMap(bpf_map* map, const std::string& folder, cons
   }
   const std::string path = MapPath(folder, map);
   const net::UniqueFd fd(bpf_obj_get(path.c_str()));
-  if (!fd.valid())
-    return CannotTakeOver(absl::StrCat("its pin ", path, " cannot be opened: ", strerror(errno)));
+  if (!fd.valid()) return CannotTakeOver(absl::StrCat("its pin ", path, " cannot be opened: ", strerror(errno)));
   const auto info = InfoOf(fd.get(), path);
   if (!info.ok()) return info.status();
   if (info->id != known->id()) {
-    return CannotTakeOver(absl::StrCat(path, " is another map than its programs use (number ", info->id,
-                                       ", not ", known->id(), ")"));
+    return CannotTakeOver(
+        absl::StrCat(path, " is another map than its programs use (number ", info->id, ", not ", known->id(), ")"));
   }
   const bool grows = map == skeleton_->maps.service_histograms || map == skeleton_->maps.backend_histograms;
   if (!grows && info->max_entries != bpf_map__max_entries(map)) {
     return CannotTakeOver(absl::StrCat("its map ", name, " has ", info->max_entries, " entries, this build's ",
                                        bpf_map__max_entries(map)));
   }
-  if (bpf_map__reuse_fd(map, fd.get()) != 0)
-    return absl::ErrnoToStatus(errno, absl::StrCat("taking over ", path));
+  if (bpf_map__reuse_fd(map, fd.get()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("taking over ", path));
   return absl::OkStatus();
 }
 
@@ -161,8 +159,7 @@ bool KernelObject::TakePrograms(const std::string& program_folder) {
     bpf_prog_info info{};
     uint32_t bytes = sizeof(info);
     if (!fd.valid() || bpf_obj_get_info_by_fd(fd.get(), &info, &bytes) != 0) return false;
-    if (info.type != BPF_PROG_TYPE_SCHED_CLS || name.compare(0, sizeof(info.name) - 1, info.name) != 0)
-      return false;
+    if (info.type != BPF_PROG_TYPE_SCHED_CLS || name.compare(0, sizeof(info.name) - 1, info.name) != 0) return false;
     taken.emplace(name, std::move(fd));
   }
   adopted_programs_ = std::move(taken);
@@ -207,7 +204,7 @@ absl::StatusOr<int> KernelObject::RestorePins(const std::string& folder, const s
   }
   bpf_program* program = nullptr;
   bpf_object__for_each_program(program, skeleton_->obj)
-    pins.emplace_back(ProgramFd(program), absl::StrCat(program_folder, "/", bpf_program__name(program)));
+      pins.emplace_back(ProgramFd(program), absl::StrCat(program_folder, "/", bpf_program__name(program)));
   int restored = 0;
   if (mkdir(program_folder.c_str(), 0700) != 0 && errno != EEXIST)
     return absl::ErrnoToStatus(errno, absl::StrCat("making ", program_folder));

@@ -100,7 +100,8 @@ TEST_F(PinnedTest, ARecordOfAnyLengthIsReadBackAndAForeignMapIsRefused) {
     auto record = RecordMap::Create(path);
     ASSERT_TRUE(record.ok());
     ASSERT_TRUE(PinnedArray::Create(path + "-larger", {"half_made", 8, 4}).ok()) << "by a daemon killed meanwhile";
-    for (const size_t bytes : {RecordMap::kFirstHalfBytes - 32, RecordMap::kFirstHalfBytes, 9 * RecordMap::kFirstHalfBytes, size_t{7}}) {
+    for (const size_t bytes :
+         {RecordMap::kFirstHalfBytes - 32, RecordMap::kFirstHalfBytes, 9 * RecordMap::kFirstHalfBytes, size_t{7}}) {
       EXPECT_TRUE(record->Write(std::string(bytes, 'x')).ok()) << bytes;
       EXPECT_EQ(record->Read().value(), std::string(bytes, 'x'));
       EXPECT_EQ(RecordMap::Open(path)->Read().value(), std::string(bytes, 'x')) << "by another process";

@@ -58,9 +58,13 @@ absl::Status KernelPolicy::Switch(const std::string& service, uint32_t bit, bool
   return absl::OkStatus();
 }
 
-absl::Status KernelPolicy::SetBypass(const std::string& service, bool on) { return Switch(service, HR_SWITCH_BYPASS, on); }
+absl::Status KernelPolicy::SetBypass(const std::string& service, bool on) {
+  return Switch(service, HR_SWITCH_BYPASS, on);
+}
 
-absl::Status KernelPolicy::SetDryRun(const std::string& service, bool on) { return Switch(service, HR_SWITCH_DRY_RUN, on); }
+absl::Status KernelPolicy::SetDryRun(const std::string& service, bool on) {
+  return Switch(service, HR_SWITCH_DRY_RUN, on);
+}
 
 absl::Status KernelPolicy::SetDrained(const std::string& service, const std::string& backend, bool on) {
   const auto found = FindService(service);
@@ -122,7 +126,8 @@ absl::Status KernelPolicy::SetUnhealthy(const std::string& service, const std::v
   return absl::OkStatus();
 }
 
-absl::Status KernelPolicy::SetUnrouted(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns) {
+absl::Status KernelPolicy::SetUnrouted(const std::string& service, const std::vector<size_t>& backends,
+                                       uint64_t until_ns) {
   const auto found = FindService(service);
   if (!found.ok()) return found.status();
   const uint64_t places = Places(**found, backends);
@@ -132,7 +137,8 @@ absl::Status KernelPolicy::SetUnrouted(const std::string& service, const std::ve
   return absl::OkStatus();
 }
 
-absl::Status KernelPolicy::TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) {
+absl::Status KernelPolicy::TestHedge(const std::string& service, const hr_address& client, uint16_t port,
+                                     uint64_t until_ns) {
   const auto found = FindService(service);
   if (!found.ok()) return found.status();
   volatile hr_service_policy& policy = memory_.Policy((*found)->id);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an operator or the daemon's policy changes while the programs run: switches, drained and preferred backends, delays,
-// pins, and the p95s that suspicion timeouts stand on. Each is one aligned word of a mapped array, so that no program ever sees
-// half of a change; a pin goes through the control program. Called on the event loop's thread only.
+// What an operator or the daemon's policy changes while the programs run: switches, drained and preferred backends,
+// delays, pins, and the p95s that suspicion timeouts stand on. Each is one aligned word of a mapped array, so that no
+// program ever sees half of a change; a pin goes through the control program. Called on the event loop's thread only.
 #pragma once
 
 #include <optional>
@@ -30,7 +30,8 @@ class KernelPolicy final : public LivePolicy {
   absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override;
   absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) override;
   absl::Status SetUnrouted(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns) override;
-  absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t until_ns) override;
+  absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port,
+                         uint64_t until_ns) override;
   absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override;
   absl::Status SetBackendLoad(const std::string& service, size_t backend, const LearnedLoad& learned) override;
   // The daemon's sign of life: without a further one hedging stops at this time, and traffic flows on. 0 = never.

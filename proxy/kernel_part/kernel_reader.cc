@@ -151,7 +151,8 @@ void FillOneClient(const volatile hr_backend_state& state, const hr_service_conf
   if (wait == 0 || wait > now_ns || (wait & HR_WAIT_UNPROVED) != 0) return;
   if (backend.health == HR_DOWN && hr_has_one_witness(wait, attested)) backend.one_client_health = HR_DOWN;
   if (backend.health == HR_HEALTHY && (attested == 0 || now_ns <= attested + timeout_ns))
-    backend.one_client_health = static_cast<hr_health>(hr_health_by_wait(wait, wait + timeout_ns, config.election_timeout_ns, now_ns));
+    backend.one_client_health =
+        static_cast<hr_health>(hr_health_by_wait(wait, wait + timeout_ns, config.election_timeout_ns, now_ns));
   if (backend.one_client_health != HR_HEALTHY) backend.one_client_waits_ns = now_ns - wait;
 }
 
@@ -176,15 +177,16 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.answer_ewma_ns = state->answer_ewma_ns;
   backend.last_receive_ns = state->last_receive_ns;
   backend.health_since_ns = state->health_since_ns;
-  backend.retry_due = state->health == HR_DOWN &&
-                      NowNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns;
+  backend.retry_due =
+      state->health == HR_DOWN && NowNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns;
   const volatile hr_backend_tuning* tuning = memory_.tuning.At<hr_backend_tuning>(spec.id);
   backend.p95_ns = tuning->p95_ns;
   backend.learned = {.slow_at = tuning->slow_at, .lost = tuning->lost};
   memcpy(&backend.load_state, const_cast<const hr_backend_load*>(memory_.backend_loads.At<hr_backend_load>(spec.id)),
          sizeof(backend.load_state));
-  backend.load = hr_load(backend.load_state.in_flight - backend.learned.lost, backend.learned.slow_at,
-                         NowNs() > backend.load_state.reported_ns + HR_REPORT_LASTS_NS ? 0 : backend.load_state.reported);
+  backend.load =
+      hr_load(backend.load_state.in_flight - backend.learned.lost, backend.learned.slow_at,
+              NowNs() > backend.load_state.reported_ns + HR_REPORT_LASTS_NS ? 0 : backend.load_state.reported);
   // As the programs will find when something is sent to it.
   if (backend.health != HR_HEALTHY &&
       (hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()) ||

@@ -34,7 +34,8 @@ class KernelReader final : public DataPlaneReader {
   std::vector<MapUse> ReadMapUse(uint64_t parked) const;
   absl::StatusOr<ServiceSnapshot> ReadService(const ServiceSpec& spec, bool histograms);
   absl::StatusOr<BackendSnapshot> ReadBackend(const ServiceSpec& service, const BackendSpec& spec, bool histograms);
-  absl::StatusOr<std::vector<Histogram>> Histograms(bpf_map* map, uint32_t id, uint32_t kinds, std::vector<uint64_t> counts);
+  absl::StatusOr<std::vector<Histogram>> Histograms(bpf_map* map, uint32_t id, uint32_t kinds,
+                                                    std::vector<uint64_t> counts);
 
   // Histograms of one service or backend, and what it had counted when they were read.
   struct Kept {

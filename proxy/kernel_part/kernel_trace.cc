@@ -42,14 +42,12 @@ void WriteFilter(volatile hr_trace* memory, const hr_trace_filter& filter) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<KernelTrace>> KernelTrace::Open(std::shared_ptr<MappedArray> mapped,
-                                                               net::UniqueFd rings,
+absl::StatusOr<std::unique_ptr<KernelTrace>> KernelTrace::Open(std::shared_ptr<MappedArray> mapped, net::UniqueFd rings,
                                                                const hr_trace_filter& filter) {
   std::unique_ptr<KernelTrace> trace(new KernelTrace(std::move(mapped), std::move(rings)));
   volatile hr_trace* memory = trace->memory_;
   Forget(memory, trace->rings_.get());
-  trace->ring_.Reset(
-      bpf_map_create(BPF_MAP_TYPE_RINGBUF, "hr_trace_ring", 0, 0, RingBytes(filter.rate), nullptr));
+  trace->ring_.Reset(bpf_map_create(BPF_MAP_TYPE_RINGBUF, "hr_trace_ring", 0, 0, RingBytes(filter.rate), nullptr));
   if (!trace->ring_.valid()) return absl::ErrnoToStatus(errno, "cannot make the trace's ring");
   trace->consumer_ = ring_buffer__new(trace->ring_.get(), OnSample, trace.get(), nullptr);
   if (trace->consumer_ == nullptr) return absl::ErrnoToStatus(errno, "cannot read the trace's ring");
@@ -93,8 +91,6 @@ size_t KernelTrace::Drain(size_t limit, const OnEvent& on_event) {
   return limit - left_;
 }
 
-TraceLoss KernelTrace::Loss() const {
-  return {.requests = memory_->requests_lost, .events = memory_->events_lost};
-}
+TraceLoss KernelTrace::Loss() const { return {.requests = memory_->requests_lost, .events = memory_->events_lost}; }
 
 }  // namespace hedgerow

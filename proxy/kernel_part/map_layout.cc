@@ -14,8 +14,7 @@ constexpr int kDeepest = 16;  // structs within structs; ours are three deep
 
 const btf_type* Resolve(const btf* types, uint32_t type_id) {
   const btf_type* type = btf__type_by_id(types, type_id);
-  while (type != nullptr && (btf_is_mod(type) || btf_is_typedef(type)))
-    type = btf__type_by_id(types, type->type);
+  while (type != nullptr && (btf_is_mod(type) || btf_is_typedef(type))) type = btf__type_by_id(types, type->type);
   return type;
 }
 
@@ -39,16 +38,15 @@ void Describe(const btf* types, uint32_t type_id, int depth, std::string& out) {
     absl::StrAppend(&out, btf_is_union(type) ? "|" : "", "{");
     for (uint32_t i = 0; i < btf_vlen(type); ++i) {
       const btf_member& member = btf_members(type)[i];
-      absl::StrAppend(&out, btf__name_by_offset(types, member.name_off), "@", btf_member_bit_offset(type, i),
-                      ":", btf_member_bitfield_size(type, i));
+      absl::StrAppend(&out, btf__name_by_offset(types, member.name_off), "@", btf_member_bit_offset(type, i), ":",
+                      btf_member_bitfield_size(type, i));
       Describe(types, member.type, depth + 1, out);
       absl::StrAppend(&out, ",");
     }
     absl::StrAppend(&out, "}");
   } else {
     // A program or process that reads the map sees an enum as an integer.
-    absl::StrAppend(&out,
-                    btf_is_any_enum(type) || btf_is_int(type) ? "i" : absl::StrCat("k", btf_kind(type), "-"),
+    absl::StrAppend(&out, btf_is_any_enum(type) || btf_is_int(type) ? "i" : absl::StrCat("k", btf_kind(type), "-"),
                     type->size);
   }
 }
@@ -62,10 +60,9 @@ std::string DescribeType(const btf* types, uint32_t type_id) {
 }
 
 uint64_t MapLayout(const btf* types, const bpf_map* map) {
-  return net::Fnv1a64(absl::StrCat(bpf_map__type(map), " ", bpf_map__key_size(map), " ", bpf_map__value_size(map),
-                             " ", bpf_map__map_flags(map), " ",
-                             DescribeType(types, bpf_map__btf_key_type_id(map)), " ",
-                             DescribeType(types, bpf_map__btf_value_type_id(map))));
+  return net::Fnv1a64(absl::StrCat(bpf_map__type(map), " ", bpf_map__key_size(map), " ", bpf_map__value_size(map), " ",
+                                   bpf_map__map_flags(map), " ", DescribeType(types, bpf_map__btf_key_type_id(map)),
+                                   " ", DescribeType(types, bpf_map__btf_value_type_id(map))));
 }
 
 }  // namespace hedgerow

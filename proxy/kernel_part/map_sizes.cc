@@ -23,13 +23,11 @@ constexpr uint64_t RoundUp(uint64_t bytes, uint64_t unit) { return (bytes + unit
 uint64_t BytesOf(const bpf_map* map, uint32_t cpus) {
   const uint64_t entries = bpf_map__max_entries(map), value_bytes = RoundUp(bpf_map__value_size(map), 8);
   switch (bpf_map__type(map)) {
-    case BPF_MAP_TYPE_PERCPU_ARRAY:
-      return (value_bytes * cpus + 8) * entries;
+    case BPF_MAP_TYPE_PERCPU_ARRAY: return (value_bytes * cpus + 8) * entries;
     case BPF_MAP_TYPE_HASH:
     case BPF_MAP_TYPE_LRU_HASH:
       return (RoundUp(bpf_map__key_size(map), 8) + value_bytes + kHashOverheadBytes) * entries;
-    default:
-      return RoundUp(value_bytes * entries, kPageBytes);
+    default: return RoundUp(value_bytes * entries, kPageBytes);
   }
 }
 
@@ -77,7 +75,8 @@ absl::StatusOr<std::vector<MapSize>> MapSizes(const MapBounds& bounds, uint32_t 
   std::vector<MapSize> sizes;
   const bpf_map* map = nullptr;
   bpf_object__for_each_map(map, programs->obj) {
-    if (!bpf_map__is_internal(map)) sizes.push_back({bpf_map__name(map), bpf_map__max_entries(map), BytesOf(map, cpus)});
+    if (!bpf_map__is_internal(map))
+      sizes.push_back({bpf_map__name(map), bpf_map__max_entries(map), BytesOf(map, cpus)});
   }
   proxy_bpf__destroy(programs);
   return sizes;

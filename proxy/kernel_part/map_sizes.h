@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How many entries each map of the kernel programs has, and what they take. Most sizes stand in the programs; the loader sets
-// those that follow from the configuration, and `hedgerow plan` shows all of the same object, so that a plan is what is loaded.
+// How many entries each map of the kernel programs has, and what they take. Most sizes stand in the programs; the
+// loader sets those that follow from the configuration, and `hedgerow plan` shows all of the same object, so that a
+// plan is what is loaded.
 #pragma once
 
 #include <cstdint>

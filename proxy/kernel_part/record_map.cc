@@ -21,7 +21,8 @@ constexpr uint32_t kEntryBytes = 4096;
 constexpr uint64_t kMagic = 0x31636572776f7268;  // "hrowrec1"
 
 PinnedArraySpec Spec(size_t half_bytes) {
-  return {.name = "hr_record", .value_bytes = kEntryBytes, .entries = static_cast<uint32_t>(2 * half_bytes / kEntryBytes)};
+  return {
+      .name = "hr_record", .value_bytes = kEntryBytes, .entries = static_cast<uint32_t>(2 * half_bytes / kEntryBytes)};
 }
 
 struct Header {
@@ -65,7 +66,8 @@ absl::StatusOr<RecordMap> RecordMap::Open(const std::string& path) {
 
 size_t RecordMap::HalfBytes() const { return size_t{memory_.entries()} / 2 * kEntryBytes; }
 
-// The larger map has the text before its pin takes the place of the former one's: a daemon killed meanwhile leaves that.
+// The larger map has the text before its pin takes the place of the former one's: a daemon killed meanwhile leaves
+// that.
 absl::Status RecordMap::Grow(size_t half_bytes, absl::string_view text) {
   const std::string larger_path = absl::StrCat(path_, "-larger");
   unlink(larger_path.c_str());  // of a daemon killed meanwhile
@@ -73,7 +75,8 @@ absl::Status RecordMap::Grow(size_t half_bytes, absl::string_view text) {
   if (!memory.ok()) return memory.status();
   RecordMap larger(path_, *std::move(memory));
   if (const absl::Status status = larger.Write(text); !status.ok()) return status;
-  if (rename(larger_path.c_str(), path_.c_str()) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("pinning ", path_));
+  if (rename(larger_path.c_str(), path_.c_str()) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("pinning ", path_));
   *this = std::move(larger);
   return absl::OkStatus();
 }

@@ -84,8 +84,8 @@ TEST(DocsTest, ReasonsHaveTheirRows) {
   Page page("reasons.md");
   std::map<std::string, std::string> tables;
   for (const ReasonRow& reason : kReasons)
-    absl::StrAppend(&tables[std::string(reason.kind)], "| ", reason.number, " | `", reason.name, "` | ", reason.when, " | ",
-                    reason.remedy, " |\n");
+    absl::StrAppend(&tables[std::string(reason.kind)], "| ", reason.number, " | `", reason.name, "` | ", reason.when,
+                    " | ", reason.remedy, " |\n");
   for (const auto& [kind, rows] : tables)
     page.Replace(absl::StrCat("`", kind, "`"), "| number |",
                  absl::StrCat("| number | name | when | what to do |\n|---|---|---|---|\n", rows));
@@ -95,8 +95,8 @@ TEST(DocsTest, ProblemsHaveTheirRows) {
   Page page("problems.md");
   std::map<std::string, std::string> tables;
   for (const ProblemRow& problem : kProblems)
-    absl::StrAppend(&tables[std::string(problem.family)], "| `", problem.code, "` | ", problem.when, " | ", problem.remedy,
-                    " |\n");
+    absl::StrAppend(&tables[std::string(problem.family)], "| `", problem.code, "` | ", problem.when, " | ",
+                    problem.remedy, " |\n");
   for (const auto& [family, rows] : tables)
     page.Replace(absl::StrCat("`", family, "`"), "| code |",
                  absl::StrCat("| code | when | what to do |\n|---|---|---|\n", rows));

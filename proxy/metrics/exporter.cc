@@ -8,9 +8,10 @@
 
 namespace hedgerow {
 
-absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, const operate::HttpAccess& access, EventLoop& loop,
-                                                                   Controller& controller,
-                                                                   std::vector<operate::HttpRoute> others) {
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen,
+                                                                  const operate::HttpAccess& access, EventLoop& loop,
+                                                                  Controller& controller,
+                                                                  std::vector<operate::HttpRoute> others) {
   using Families = operate::MetricFamilies;
   const auto collect = [&loop, &controller] {
     return loop.Call<Families>(absl::Seconds(5), [&loop, &controller]() -> absl::StatusOr<Families> {

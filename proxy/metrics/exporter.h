@@ -19,8 +19,9 @@ namespace hedgerow {
 // `listen` as in the configuration, not empty. Errors are those of operate::ServeMetricsPage; while the loop
 // or the data plane does not answer (5 s), the page is empty. `loop` and `controller` must outlive it. `others` are
 // served beside it.
-absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, const operate::HttpAccess& access, EventLoop& loop,
-                                                                   Controller& controller,
-                                                                   std::vector<operate::HttpRoute> others = {});
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen,
+                                                                  const operate::HttpAccess& access, EventLoop& loop,
+                                                                  Controller& controller,
+                                                                  std::vector<operate::HttpRoute> others = {});
 
 }  // namespace hedgerow

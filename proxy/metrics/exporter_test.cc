@@ -67,8 +67,7 @@ TEST_F(ExporterTest, EveryScrapeReadsAnew) {
                                 return 0;
                               })
                   .ok());
-  EXPECT_EQ(ParsePage(HttpGet((*exporter)->address(), "/metrics"))["hedgerow_requests_total{service=\"dns\"}"],
-            1001);
+  EXPECT_EQ(ParsePage(HttpGet((*exporter)->address(), "/metrics"))["hedgerow_requests_total{service=\"dns\"}"], 1001);
 }
 
 TEST_F(ExporterTest, ATakenPortIsAClearError) {

@@ -171,8 +171,7 @@ std::vector<Metric> OtherMetrics() {
       {kRequests, kHistogram, "latency_seconds",
        "from the first sight of a request to the first answer given to the client",
        OfServices(&ServiceSnapshot::latency)},
-      {kLeaders, kGauge, "leader_term",
-       "the term that the leader was announced for; 0 before the first announcement",
+      {kLeaders, kGauge, "leader_term", "the term that the leader was announced for; 0 before the first announcement",
        OfServices([](Service service) { return service.leader.term; })},
       {kLeaders, kCounter, "announcements_total",
        "announcements, by `result`: [reasons.md](reasons.md) says what each `announce_` reason means. Alert on no "
@@ -195,8 +194,7 @@ std::vector<Metric> OtherMetrics() {
        OfReasons("reason", "")},
       {kBackends, kGauge, "leader", "1 for the backend that leads the service",
        Chosen([](Service service) -> size_t { return service.leader.leader; })},
-      {kBackends, kGauge, "backend_state",
-       "1 for the state it is in: `healthy`, `suspect` or `down`",
+      {kBackends, kGauge, "backend_state", "1 for the state it is in: `healthy`, `suspect` or `down`",
        EachBackend(FillHealth)},
       {kBackends, kCounter, "backend_sent_total", "datagrams sent to it", OfBackends(&BackendSnapshot::sends)},
       {kBackends, kCounter, "backend_unanswered_total",
@@ -213,10 +211,8 @@ std::vector<Metric> OtherMetrics() {
          Add(family, BackendLabels(service, i), LoadShare(service.backends[i]));
        })},
       {kBackends, kGauge, "backend_drained", "1 while it is being drained", OfBackends(&BackendSnapshot::drained)},
-      {kBackends, kGauge, "requests_to", "1 for the backend that gets the next request",
-       Chosen(&RequestsTo)},
-      {kBackends, kCounter, "backend_won_total", "requests that it answered first",
-       OfBackends(&BackendSnapshot::wins)},
+      {kBackends, kGauge, "requests_to", "1 for the backend that gets the next request", Chosen(&RequestsTo)},
+      {kBackends, kCounter, "backend_won_total", "requests that it answered first", OfBackends(&BackendSnapshot::wins)},
       {kBackends, kHistogram, "answer_seconds", "answer times of first sends, late losers included",
        OfBackends(&BackendSnapshot::answer_times)},
       {kMachine, kCounter, "clock_laps_total", "laps of the kernel clock; none while it rests",
@@ -224,17 +220,15 @@ std::vector<Metric> OtherMetrics() {
       {kMachine, kCounter, "clock_starts_total", "starts from rest", OfClock(&ClockSnapshot::kicks)},
       {kMachine, kCounter, "clock_restarts_total", "starts because a lap was overdue",
        OfClock(&ClockSnapshot::restarts)},
-      {kMachine, kGauge, "clock_running", "1 while the kernel clock runs, 0 at rest",
-       OfClock(&ClockSnapshot::running)},
-      {kMachine, kGauge, "map_used_entries",
-       "entries in use, by `map`; absent where the kernel cannot count cheaply", FillMapUsed},
+      {kMachine, kGauge, "clock_running", "1 while the kernel clock runs, 0 at rest", OfClock(&ClockSnapshot::running)},
+      {kMachine, kGauge, "map_used_entries", "entries in use, by `map`; absent where the kernel cannot count cheaply",
+       FillMapUsed},
       {kMachine, kGauge, "map_size_entries", "entries there is room for, by `map`", FillMapSize},
       {kMachine, kCounter, "routes_restored_total", "VIP routes put back after their removal",
        OfFacts(&DaemonFacts::routes_restored)},
-      {kMachine, kCounter, "links_restored_total",
-       "own links set up or made again after they were set down or removed", OfFacts(&DaemonFacts::links_restored)},
-      {kMachine, kCounter, "attachments_restored_total",
-       "programs attached again after they were taken off their hook",
+      {kMachine, kCounter, "links_restored_total", "own links set up or made again after they were set down or removed",
+       OfFacts(&DaemonFacts::links_restored)},
+      {kMachine, kCounter, "attachments_restored_total", "programs attached again after they were taken off their hook",
        OfAdoption(&v1::Adoption::attachments_restored)},
       {kMachine, kCounter, "adoptions_total", "daemons that have taken over the kernel part since it was made",
        OfAdoption(&v1::Adoption::adoptions)},
@@ -252,8 +246,7 @@ std::vector<Metric> OtherMetrics() {
        "(`HedgerowConfigNotInForce`), because the next start may run another configuration",
        Once([](const Scrape& scrape) { return !LastReloadFailed(scrape); })},
       {kMachine, kGauge, "config_last_reload_success_timestamp_seconds",
-       "when the configuration in force came into force, in seconds since 1970",
-       Once([](const Scrape& scrape) {
+       "when the configuration in force came into force, in seconds since 1970", Once([](const Scrape& scrape) {
          return absl::ToDoubleSeconds(scrape.facts.reload.config_since - absl::UnixEpoch());
        })},
       {kMachine, kGauge, "config_info",
@@ -261,9 +254,11 @@ std::vector<Metric> OtherMetrics() {
        [](const Scrape& scrape, MetricFamily& family) {
          Add(family, {{"hash", scrape.facts.reload.config_hash}}, 1);
        }},
-      {kMachine, kCounter, "network_events_total", "messages about interfaces, addresses, routes and rules that the kernel sent",
+      {kMachine, kCounter, "network_events_total",
+       "messages about interfaces, addresses, routes and rules that the kernel sent",
        Once([](const Scrape& scrape) { return scrape.facts.network.events; })},
-      {kMachine, kCounter, "network_looks_total", "times that the ways to all backends and VIPs were compared with what is in force",
+      {kMachine, kCounter, "network_looks_total",
+       "times that the ways to all backends and VIPs were compared with what is in force",
        Once([](const Scrape& scrape) { return scrape.facts.network.looks; })},
       {kMachine, kCounter, "network_looks_deferred_total",
        "looks that waited, a second at most, because all looks together take a tenth of a processor at most: something changes "
@@ -292,15 +287,17 @@ std::vector<Metric> OtherMetrics() {
          for (const Problem& problem : AllProblems(scrape.facts, scrape.snapshot)) codes.insert(CodeText(problem.code));
          for (const absl::string_view code : codes) Add(family, {{"code", std::string(code)}}, 1);
        }},
-      {kMachine, kGauge, "uptime_seconds", "since the daemon started",
-       Once([](const Scrape& scrape) {
+      {kMachine, kGauge, "uptime_seconds", "since the daemon started", Once([](const Scrape& scrape) {
          const int64_t uptime_ns = static_cast<int64_t>(scrape.snapshot.taken_ns) - scrape.facts.started_ns;
          return static_cast<double>(uptime_ns) / kNsPerSecond;
        })},
       {kMachine, kGauge, "build_info", "always 1; labels `version`, `commit`, `instance`, `kernel`",
        [](const Scrape& scrape, MetricFamily& family) {
          Add(family,
-             {{"commit", operate::kCommit}, {"instance", scrape.config.instance()}, {"kernel", scrape.facts.kernel}, {"version", operate::kVersion}},
+             {{"commit", operate::kCommit},
+              {"instance", scrape.config.instance()},
+              {"kernel", scrape.facts.kernel},
+              {"version", operate::kVersion}},
              1);
        }},
   };
@@ -312,8 +309,8 @@ const std::vector<Metric>& Metrics() {
   static const auto& metrics = *new std::vector<Metric>([] {
     std::vector<Metric> all;
     for (const CounterRow& row : kCounters)
-      all.push_back({SectionOf(row), kCounter, absl::StrCat(row.name, "_total"), std::string(row.help),
-                     OfCounter(row.number)});
+      all.push_back(
+          {SectionOf(row), kCounter, absl::StrCat(row.name, "_total"), std::string(row.help), OfCounter(row.number)});
     for (Metric& metric : OtherMetrics()) all.push_back(std::move(metric));
     for (Metric& metric : all) metric.name.insert(0, "hedgerow_");
     return all;
@@ -336,8 +333,7 @@ ClientMetric::Histogram ToPrometheus(const Histogram& histogram) {
   return out;
 }
 
-std::vector<MetricFamily> BuildFamilies(const v1::Config& config, const DaemonFacts& facts,
-                                        const Snapshot& snapshot) {
+std::vector<MetricFamily> BuildFamilies(const v1::Config& config, const DaemonFacts& facts, const Snapshot& snapshot) {
   std::vector<MetricFamily> out;
   for (const Metric& metric : Metrics()) {
     out.push_back(operate::MakeFamily(metric.name, metric.help, metric.type));

@@ -27,8 +27,8 @@ struct Scrape {
 struct Metric {
   std::string section;  // the heading in docs/metrics.md
   prometheus::MetricType type;
-  std::string name;  // whole
-  std::string help;  // HELP, and Markdown of docs/metrics.md
+  std::string name;                                                    // whole
+  std::string help;                                                    // HELP, and Markdown of docs/metrics.md
   std::function<void(const Scrape&, prometheus::MetricFamily&)> fill;  // adds the samples
 };
 

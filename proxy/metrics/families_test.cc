@@ -27,8 +27,7 @@ TEST(BuildFamilies, FollowsTheNamingRules) {
   for (const auto& family : Families()) {
     EXPECT_TRUE(names.insert(family.name).second) << family.name << " twice";
     EXPECT_TRUE(absl::StartsWith(family.name, "hedgerow_")) << family.name;
-    EXPECT_EQ(family.type == prometheus::MetricType::Counter, absl::EndsWith(family.name, "_total"))
-        << family.name;
+    EXPECT_EQ(family.type == prometheus::MetricType::Counter, absl::EndsWith(family.name, "_total")) << family.name;
     EXPECT_EQ(family.type == prometheus::MetricType::Histogram,
               absl::EndsWith(family.name, "_seconds") && family.name != "hedgerow_uptime_seconds" &&
                   family.name != "hedgerow_hedge_delay_seconds" &&

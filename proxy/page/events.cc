@@ -25,8 +25,7 @@ class Comparison {
         Add("bypass", now.name, absl::StrCat("bypass switched ", now.bypass ? "on: no hedging" : "off"));
       }
       if (before->dry_run != now.dry_run) {
-        Add("dry_run", now.name,
-            absl::StrCat("dry run ", now.dry_run ? "begins: nothing is sent twice" : "ends"));
+        Add("dry_run", now.name, absl::StrCat("dry run ", now.dry_run ? "begins: nothing is sent twice" : "ends"));
       }
       Drained(*before, now);
     }
@@ -119,9 +118,9 @@ class Comparison {
     const uint64_t was = before.stats.counters[HR_SUSPECTED];
     const uint64_t is = now.stats.counters[HR_SUSPECTED];
     if (changed || is <= was) return;
-    v1::PageEvent& event = Add("health", now.name,
-                               absl::StrCat("a backend was suspect for a moment",
-                                            is - was > 1 ? absl::StrCat(", ", is - was, " times") : ""));
+    v1::PageEvent& event = Add(
+        "health", now.name,
+        absl::StrCat("a backend was suspect for a moment", is - was > 1 ? absl::StrCat(", ", is - was, " times") : ""));
     event.set_from(HealthWord(HR_HEALTHY));
     event.set_to(HealthWord(HR_HEALTHY));
   }

@@ -34,8 +34,7 @@ v1::PageMinute ToMinute(const Histogram& recent) {
 
 }  // namespace
 
-History::ServiceSample History::Difference(const ServiceSnapshot* before, const ServiceSnapshot& now,
-                                           uint64_t now_ns) {
+History::ServiceSample History::Difference(const ServiceSnapshot* before, const ServiceSnapshot& now, uint64_t now_ns) {
   Minutes& minutes = minutes_[now.name];
   const Histogram answers = minutes.latency.Add(now_ns, now.latency);
   ServiceSample sample;
@@ -68,8 +67,7 @@ void History::FollowBackends(const ServiceSnapshot& before, const ServiceSnapsho
   bool same = before.backends.size() == now.backends.size();
   for (size_t i = 0; i < now.backends.size(); ++i) {
     const BackendSnapshot* old = FindByName(before.backends, now.backends[i].name);
-    places.push_back(old == nullptr ? before.backends.size()
-                                    : static_cast<size_t>(old - before.backends.data()));
+    places.push_back(old == nullptr ? before.backends.size() : static_cast<size_t>(old - before.backends.data()));
     same = same && places.back() == i;
   }
   if (same) return;
@@ -165,9 +163,9 @@ void History::FillService(const v1::Service& config, const ServiceSnapshot& now,
   out.set_deadline_ns(config.deadline_ns());
   out.set_attempts(config.attempts());
   const std::array<google::protobuf::RepeatedField<uint64_t>*, kSeries.size()> series = {
-      out.mutable_requests(),       out.mutable_hedges(),     out.mutable_won_by_hedge(),
+      out.mutable_requests(),        out.mutable_hedges(),         out.mutable_won_by_hedge(),
       out.mutable_won_by_failover(), out.mutable_failover_sends(), out.mutable_losers_dropped(),
-      out.mutable_unanswered(),     out.mutable_nacked(),     out.mutable_passed_through(),
+      out.mutable_unanswered(),      out.mutable_nacked(),         out.mutable_passed_through(),
       out.mutable_extra_sends()};
   const ServiceSample none;
   for (const Sample& sample : samples_) {

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What the live page shows: the last minutes of every service, a sample a second, and what happened meanwhile. The
-// daemon's loop records from a snapshot that it takes anyway, so that a page opened late shows the past, and a page that
-// stays unopened costs some microseconds a second. The HTTP server reads on a thread of its own and never asks the loop.
+// daemon's loop records from a snapshot that it takes anyway, so that a page opened late shows the past, and a page
+// that stays unopened costs some microseconds a second. The HTTP server reads on a thread of its own and never asks the
+// loop.
 
 #pragma once
 
@@ -31,7 +32,7 @@ class History {
   // The counters that are kept for each second, in the order of PageService.
   static constexpr std::array<hr_counter, 10> kSeries = {
       HR_REQUESTS,       HR_HEDGES,     HR_WON_BY_HEDGE, HR_WON_BY_FAILOVER, HR_FAILOVER_SENDS,
-      HR_LOSERS_DROPPED, HR_UNANSWERED, HR_NACKED,        HR_PASSED_THROUGH,  HR_EXTRA_SENDS};
+      HR_LOSERS_DROPPED, HR_UNANSWERED, HR_NACKED,       HR_PASSED_THROUGH,  HR_EXTRA_SENDS};
 
   // Keeps `seconds` samples. `boot` is another text at each start.
   History(size_t seconds, std::string boot) : seconds_(seconds), boot_(std::move(boot)) {}
@@ -47,7 +48,7 @@ class History {
     std::array<uint32_t, kSeries.size()> counts{};
     int64_t p50_ns = -1, p99_ns = -1, p999_ns = -1;
     int64_t delay_ns = 0;
-    std::vector<std::array<uint32_t, 2>> backends;  // sent, won; in the order of the configuration
+    std::vector<std::array<uint32_t, 2>> backends;      // sent, won; in the order of the configuration
     std::vector<std::pair<uint8_t, uint32_t>> reasons;  // number, count; those that happened
   };
   struct Sample {
@@ -68,8 +69,7 @@ class History {
     int64_t wall_ms;
   };
 
-  void FollowBackends(const ServiceSnapshot& before, const ServiceSnapshot& now)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void FollowBackends(const ServiceSnapshot& before, const ServiceSnapshot& now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   ServiceSample Difference(const ServiceSnapshot* before, const ServiceSnapshot& now, uint64_t now_ns)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void FillService(const v1::Service& config, const ServiceSnapshot& now, uint64_t after, v1::PageService& out) const

@@ -45,14 +45,15 @@ std::vector<operate::HttpRoute> PageRoutes(const History& history, const std::st
                         return HttpResponse{.content_type = type, .body = std::string(file.bytes)};
                       }});
   }
-  routes.push_back({.path = kPageDataPath, .answer = [&history](const HttpRequest& request) {
-                      return Data(history, request);
-                    }});
+  routes.push_back(
+      {.path = kPageDataPath, .answer = [&history](const HttpRequest& request) { return Data(history, request); }});
   // A supervisor may be slow to answer.
   routes.push_back({.path = kSteerDataPath,
-                    .answer = [steer_run_dir](const HttpRequest&) {
-                      return HttpResponse{.content_type = "application/json", .body = ToCompactJson(ReadSteerGroups(steer_run_dir, absl::Now()))};
-                    },
+                    .answer =
+                        [steer_run_dir](const HttpRequest&) {
+                          return HttpResponse{.content_type = "application/json",
+                                              .body = ToCompactJson(ReadSteerGroups(steer_run_dir, absl::Now()))};
+                        },
                     .may_wait = true});
   return routes;
 }

@@ -87,8 +87,7 @@ TEST_F(PageTest, TheDataAreTheHistory) {
   const std::string answer = Get(absl::StrCat(kPageDataPath, "?after=1"));
   EXPECT_THAT(answer, HasSubstr("Content-Type: application/json\r\n"));
   v1::PageData data;
-  ASSERT_TRUE(
-      google::protobuf::util::JsonStringToMessage(answer.substr(answer.find("\r\n\r\n") + 4), &data, {}).ok())
+  ASSERT_TRUE(google::protobuf::util::JsonStringToMessage(answer.substr(answer.find("\r\n\r\n") + 4), &data, {}).ok())
       << answer;
   EXPECT_EQ(data.next(), 2u);
   EXPECT_EQ(data.at_ms_size(), 1);

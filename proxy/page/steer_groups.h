@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The groups of `hedgerow steer` on this host, for the live page: each supervisor is asked by its socket for monitoring, or by the
-// administration socket where this daemon is root's. Called by page.cc.
+// The groups of `hedgerow steer` on this host, for the live page: each supervisor is asked by its socket for
+// monitoring, or by the administration socket where this daemon is root's. Called by page.cc.
 #pragma once
 
 #include <string>

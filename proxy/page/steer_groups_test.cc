@@ -26,7 +26,9 @@ class FakeControl final : public steer::Control {
     return group;
   }
   absl::StatusOr<steer::v1::Change> Resize(uint32_t) override { return absl::UnimplementedError(""); }
-  absl::StatusOr<steer::v1::Change> SetWeights(const std::vector<double>&) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<steer::v1::Change> SetWeights(const std::vector<double>&) override {
+    return absl::UnimplementedError("");
+  }
   absl::StatusOr<steer::v1::Change> Drain(uint32_t, bool) override { return absl::UnimplementedError(""); }
   absl::StatusOr<steer::v1::Slot> RestartWorker(uint32_t) override { return absl::UnimplementedError(""); }
   absl::StatusOr<steer::v1::Group> Reattach() override { return absl::UnimplementedError(""); }

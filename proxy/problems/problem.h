@@ -15,8 +15,8 @@
 
 namespace hedgerow {
 
-// X(enumerator, code, family, when, remedy). The family is a section of docs/problems.md: `backends`, `network`, `others`
-// (what else runs on the host and meets our packets) or `machine` (the proxy's own parts).
+// X(enumerator, code, family, when, remedy). The family is a section of docs/problems.md: `backends`, `network`,
+// `others` (what else runs on the host and meets our packets) or `machine` (the proxy's own parts).
 // clang-format off
 #define HR_PROBLEMS(X)                                                                                             \
   X(kBackendSuspect, backend_suspect, backends, "a backend has not answered for its suspicion timeout",            \

@@ -124,8 +124,7 @@ hr_match& AddAlternative(hr_match* list, uint8_t& count, int room, const Matches
   return list[count - 1];
 }
 
-static_assert(v1::SHAPE_LINE - v1::SHAPE_ANY == HR_SHAPE_LINE &&
-              v1::SHAPE_BLOCK - v1::SHAPE_ANY == HR_SHAPE_BLOCK &&
+static_assert(v1::SHAPE_LINE - v1::SHAPE_ANY == HR_SHAPE_LINE && v1::SHAPE_BLOCK - v1::SHAPE_ANY == HR_SHAPE_BLOCK &&
               v1::SHAPE_BLOCK_BEFORE_LAST - v1::SHAPE_ANY == HR_SHAPE_BLOCK_BEFORE_LAST && HR_SHAPE_ANY == 0);
 
 void AddOperations(const v1::Service& service, const v1::Profile& words, hr_profile& profile) {
@@ -133,8 +132,8 @@ void AddOperations(const v1::Service& service, const v1::Profile& words, hr_prof
   for (const v1::Operation& operation : words.operations()) {
     const bool named = !operation.name().empty();
     if (named && std::find(listed.begin(), listed.end(), operation.name()) == listed.end()) continue;
-    hr_match& last = AddAlternative(profile.operation_matches, profile.operation_match_count,
-                                    HR_OPERATION_MATCHES, operation.match());
+    hr_match& last = AddAlternative(profile.operation_matches, profile.operation_match_count, HR_OPERATION_MATCHES,
+                                    operation.match());
     last.shape = static_cast<uint8_t>(std::max<int>(operation.shape() - v1::SHAPE_ANY, 0));
   }
   if (words.operations_size() == 0 || profile.operation_match_count > 0) return;

@@ -24,8 +24,7 @@ std::string BytesOf(const T& value) {
 }
 
 hr_profile Of(absl::string_view rest) {
-  return OwnProfile(
-      absl::StrCat("request_offset: 2\nrequest_length: 2\nreply_offset: 4\nreply_length: 2\n", rest));
+  return OwnProfile(absl::StrCat("request_offset: 2\nrequest_length: 2\nreply_offset: 4\nreply_length: 2\n", rest));
 }
 
 TEST(Profile, TheBuiltInOnesAreListedBeforeTheUsersOwn) {
@@ -123,7 +122,8 @@ TEST(Profile, NoneIsNoNegativeReplyWithANameOrWithout) {
     service.mutable_raw()->set_request_length(2);
     service.mutable_raw()->set_reply_length(2);
     for (const char* name : {"busy", ""}) service.mutable_raw()->add_negative_replies()->set_name(name);
-    for (v1::NegativeReply& reply : *service.mutable_raw()->mutable_negative_replies()) reply.add_match()->set_bytes("\x06");
+    for (v1::NegativeReply& reply : *service.mutable_raw()->mutable_negative_replies())
+      reply.add_match()->set_bytes("\x06");
     for (const std::string& name : names) service.add_negative_replies(name);
     return int{ProfileOf(service).nack_match_count};
   };

@@ -15,8 +15,7 @@
 
 namespace hedgerow {
 
-inline hr_profile BuiltInProfile(const std::string& name,
-                                 std::initializer_list<absl::string_view> duplicate = {}) {
+inline hr_profile BuiltInProfile(const std::string& name, std::initializer_list<absl::string_view> duplicate = {}) {
   v1::Service service;
   service.set_profile(name);
   for (const absl::string_view operation : duplicate) service.add_duplicate(std::string(operation));

@@ -40,7 +40,8 @@ bool Paired(const v1::Profile& profile, absl::string_view query, absl::string_vi
   const size_t length = profile.request_length();
   if (!HasFixedPlaces(profile) || query.size() < profile.request_offset() + length) return true;
   return reply.size() >= profile.reply_offset() + length &&
-         Masked(query.substr(profile.request_offset(), length), reply.substr(profile.reply_offset(), length), profile.mask());
+         Masked(query.substr(profile.request_offset(), length), reply.substr(profile.reply_offset(), length),
+                profile.mask());
 }
 
 template <typename Names>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The harmless request of a profile (`check` in proxy/profiles/*.yaml), and what a datagram that comes back says. In the words of
-// the configuration, as the kernel programs do it in bytes; places behind a path or a header are not looked for. Called by
-// `hedgerow check`. Pure.
+// The harmless request of a profile (`check` in proxy/profiles/*.yaml), and what a datagram that comes back says. In
+// the words of the configuration, as the kernel programs do it in bytes; places behind a path or a header are not
+// looked for. Called by `hedgerow check`. Pure.
 #pragma once
 
 #include <optional>
@@ -21,10 +21,10 @@ std::optional<std::string> QueryOf(const v1::Profile& profile, absl::string_view
 
 enum class ReplyKind {
   kAnswer,
-  kNegativeOk,       // a negative reply that `negative_ok` lists
-  kNamesTheLeader,   // a negative reply that says where the leader is: a standby at work
-  kNegative,         // the server cannot serve
-  kNoReply,          // by this profile it is no reply to the request
+  kNegativeOk,      // a negative reply that `negative_ok` lists
+  kNamesTheLeader,  // a negative reply that says where the leader is: a standby at work
+  kNegative,        // the server cannot serve
+  kNoReply,         // by this profile it is no reply to the request
 };
 
 struct JudgedReply {

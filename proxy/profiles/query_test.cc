@@ -31,7 +31,9 @@ v1::Profile Own(absl::string_view block) {
   return profile;
 }
 
-std::string Query(const std::string& name) { return absl::BytesToHexString(QueryOf(Named(name), kRandom).value_or("")); }
+std::string Query(const std::string& name) {
+  return absl::BytesToHexString(QueryOf(Named(name), kRandom).value_or(""));
+}
 
 ReplyKind Judge(const std::string& name, absl::string_view reply) {
   const v1::Profile& profile = Named(name);
@@ -39,12 +41,16 @@ ReplyKind Judge(const std::string& name, absl::string_view reply) {
 }
 
 TEST(Query, HasThisFormInEachBuiltInProfile) {
-  EXPECT_EQ(Query("dns"), "a1a2" "00000000000000000000");
+  EXPECT_EQ(Query("dns"),
+            "a1a2"
+            "00000000000000000000");
   EXPECT_EQ(Query("ntp"), absl::StrCat("23", std::string(78, '0'), "a1a2a3a4a5a6a7a8"));
-  EXPECT_EQ(Query("stun"), "000100002112a442" "a1a2a3a4a5a6a7a8b1b2b3b4");
+  EXPECT_EQ(Query("stun"),
+            "000100002112a442"
+            "a1a2a3a4a5a6a7a8b1b2b3b4");
   EXPECT_EQ(Query("memcached"), absl::StrCat("a1a2000000010000", absl::BytesToHexString("get hedgerow-check\r\n")));
-  EXPECT_EQ(Query("hkv"), absl::StrCat("4802030000000000", "a1a2a3a4a5a6a7a8b1b2b3b4b5b6b7b8", std::string(32, '0'), "0e",
-                                       absl::BytesToHexString("hedgerow-check")));
+  EXPECT_EQ(Query("hkv"), absl::StrCat("4802030000000000", "a1a2a3a4a5a6a7a8b1b2b3b4b5b6b7b8", std::string(32, '0'),
+                                       "0e", absl::BytesToHexString("hedgerow-check")));
 }
 
 TEST(Query, IsOneThatTheProxyHedges) {

@@ -47,13 +47,13 @@ sockaddr_ll AddressOf(int ifindex) {
   return address;
 }
 
-// Receives on the clock's far end; what it sends names the near end. One socket for all periods, without a protocol until it is
-// bound: the kernel waits for a grace period (10 to 20 ms) when it closes one, and when it binds one that receives already.
+// Receives on the clock's far end; what it sends names the near end. One socket for all periods, without a protocol
+// until it is bound: the kernel waits for a grace period (10 to 20 ms) when it closes one, and when it binds one that
+// receives already.
 absl::StatusOr<net::UniqueFd> PacketSocket(int ifindex) {
   net::UniqueFd fd(socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, 0));
   if (!fd.valid()) {
-    if (errno == EPERM)
-      return absl::PermissionDeniedError("missing capability: CAP_NET_RAW (for measuring the clock)");
+    if (errno == EPERM) return absl::PermissionDeniedError("missing capability: CAP_NET_RAW (for measuring the clock)");
     return absl::ErrnoToStatus(errno, "opening a packet socket");
   }
   const sockaddr_ll address = AddressOf(ifindex);
@@ -234,8 +234,7 @@ absl::Status DelayMeasurement::Check(int64_t tolerance_ns) const {
   return absl::OkStatus();
 }
 
-absl::StatusOr<DelayMeasurement> MeasureClock(const net::VethPair& clock,
-                                              const net::ClockQdiscOptions& options) {
+absl::StatusOr<DelayMeasurement> MeasureClock(const net::VethPair& clock, const net::ClockQdiscOptions& options) {
   const bool departures = options.kind == net::ClockKind::kFq;
   const auto socket = PacketSocket(clock.peer.ifindex);
   if (!socket.ok()) return socket.status();

@@ -33,8 +33,7 @@ struct DelayMeasurement {
 
 // Sends a few packets through the clock's queueing discipline on `clock.link`, for each of its periods, and
 // times their arrival on `clock.peer`. The programs are not attached yet. Takes some 100 ms; needs CAP_NET_RAW.
-absl::StatusOr<DelayMeasurement> MeasureClock(const net::VethPair& clock,
-                                              const net::ClockQdiscOptions& options);
+absl::StatusOr<DelayMeasurement> MeasureClock(const net::VethPair& clock, const net::ClockQdiscOptions& options);
 
 // The same for a kind of clock, in a network namespace made for it: what doctor shows. NotFound: the kernel
 // lacks it.

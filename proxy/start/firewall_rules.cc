@@ -32,7 +32,8 @@ namespace {
 constexpr size_t kRulesMax_bytes = 16 << 20;
 constexpr absl::Duration kPatience = absl::Seconds(3);
 
-// What the program prints, or nothing where it is not there, fails, or takes too long. Its arguments are ours: no shell is asked.
+// What the program prints, or nothing where it is not there, fails, or takes too long. Its arguments are ours: no shell
+// is asked.
 std::optional<std::string> OutputOf(const char* program, const char* one, const char* two) {
   if (access(program, X_OK) != 0) return std::nullopt;
   int ends[2];
@@ -134,10 +135,12 @@ std::vector<Rule> RulesByInterface(absl::string_view rules, const std::string& u
       return std::any_of(words.begin(), words.end(), [&](const std::string& word) {
         const auto set = word[0] == '@' ? sets.find(word.substr(1)) : sets.end();
         if (set == sets.end()) return Matches(word, interface);
-        return std::any_of(set->second.begin(), set->second.end(), [&](const std::string& each) { return Matches(each, interface); });
+        return std::any_of(set->second.begin(), set->second.end(),
+                           [&](const std::string& each) { return Matches(each, interface); });
       });
     };
-    const bool by = rule.Has("oifname") || rule.Has("iifname") || rule.Has("oif") || rule.Has("iif") || rule.Has("-o") || rule.Has("-i");
+    const bool by = rule.Has("oifname") || rule.Has("iifname") || rule.Has("oif") || rule.Has("iif") ||
+                    rule.Has("-o") || rule.Has("-i");
     if (!by || !names(uplink) || names(own)) continue;
     std::vector<std::string> other = words;
     std::replace(other.begin(), other.end(), uplink, own);
@@ -148,7 +151,8 @@ std::vector<Rule> RulesByInterface(absl::string_view rules, const std::string& u
 
 }  // namespace
 
-std::vector<std::string> RulesThatNameAlone(absl::string_view rules, const std::string& uplink, const std::string& own) {
+std::vector<std::string> RulesThatNameAlone(absl::string_view rules, const std::string& uplink,
+                                            const std::string& own) {
   std::vector<std::string> found;
   for (const Rule& rule : RulesByInterface(rules, uplink, own)) found.push_back(rule.line);
   return found;
@@ -182,7 +186,8 @@ std::vector<std::string> RulesThatName(absl::string_view rules, const std::vecto
 
 bool MayForwardTo(const v1::Service& service) {
   const auto vip = net::IpAddress::Parse(service.vip());
-  return service.clients_size() > 0 || (vip.ok() && vip->is_v4() && net::NetworkSetting("ipv4/ip_forward").value_or(0) != 0);
+  return service.clients_size() > 0 ||
+         (vip.ok() && vip->is_v4() && net::NetworkSetting("ipv4/ip_forward").value_or(0) != 0);
 }
 
 absl::StatusOr<std::string> FirewallRules() {

@@ -100,8 +100,10 @@ TEST(RulesForForwarded, AreThoseThatLetPacketsPassOrHideThem) {
 }
 
 TEST(RulesThatNameAlone, KnowsPatternsAndNamedSets) {
-  EXPECT_THAT(RulesThatNameAlone(kForwarding, "eth3", "hr0"), ElementsAre("iifname @wan accept", "oifname @wan ct state new accept"));
-  EXPECT_THAT(RulesThatNameAlone("oifname \"*\" accept\noifname \"h*\" accept", "h1", "hr0"), IsEmpty()) << "they name the proxy's as well";
+  EXPECT_THAT(RulesThatNameAlone(kForwarding, "eth3", "hr0"),
+              ElementsAre("iifname @wan accept", "oifname @wan ct state new accept"));
+  EXPECT_THAT(RulesThatNameAlone("oifname \"*\" accept\noifname \"h*\" accept", "h1", "hr0"), IsEmpty())
+      << "they name the proxy's as well";
 }
 
 }  // namespace

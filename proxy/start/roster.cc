@@ -18,8 +18,8 @@ namespace {
 constexpr int64_t kMarginNs = 2'000'000'000;
 
 // The programs know an unanswered request until its deadline, and then for as long as they believe its flow
-// (hr_retention_ns in bpf/proxy/clock.bpf.c). Over looks at the request's state as well: this time is for what leaves no
-// trace there, such as a packet on its way.
+// (hr_retention_ns in bpf/proxy/clock.bpf.c). Over looks at the request's state as well: this time is for what leaves
+// no trace there, such as a packet on its way.
 int64_t GraceOf(const v1::Service& service) {
   return service.deadline_ns() + std::max<int64_t>(service.retention_ns(), HR_FLOW_UDP_NS) + kMarginNs;
 }
@@ -42,9 +42,7 @@ bool IsAt(const v1::RosterBackend& known, const v1::Backend& backend) {
   return known.address() == Plain(backend.address()) && known.port() == backend.port();
 }
 
-std::string Endpoint(const std::string& address, uint32_t port) {
-  return absl::StrCat(address, " port ", port);
-}
+std::string Endpoint(const std::string& address, uint32_t port) { return absl::StrCat(address, " port ", port); }
 
 template <typename Entry>
 bool IsOver(const Entry& entry, int64_t now_ns) {
@@ -89,8 +87,8 @@ class Registrar {
   void TakeBack(const v1::Service& config) {
     if (Find(config.name()) != nullptr) return;
     for (v1::RosterService& service : *roster_.mutable_services()) {
-      if (service.name() != config.name() || service.vip() != Plain(config.vip()) ||
-          service.port() != config.port() || service.answers_as() != AnswersAs(config)) {
+      if (service.name() != config.name() || service.vip() != Plain(config.vip()) || service.port() != config.port() ||
+          service.answers_as() != AnswersAs(config)) {
         continue;
       }
       service.set_retired_until_ns(0);
@@ -105,9 +103,8 @@ class Registrar {
       for (const v1::RosterService& each : roster_.services()) taken.insert(each.id());
       const uint32_t id = LowestFree(taken, room_.services);
       if (id == room_.services) {
-        reasons_.push_back(
-            absl::StrCat("services[", config.name(), "]: there is room for ", room_.services,
-                         " services while the proxy runs, those among them that were removed lately"));
+        reasons_.push_back(absl::StrCat("services[", config.name(), "]: there is room for ", room_.services,
+                                        " services while the proxy runs, those among them that were removed lately"));
         return;
       }
       service = roster_.add_services();
@@ -147,9 +144,9 @@ class Registrar {
     for (const v1::RosterService& other : roster_.services()) {
       for (const v1::RosterBackend& known : other.backends()) {
         if (&other == &service || !IsAt(known, backend)) continue;
-        reasons_.push_back(
-            absl::StrCat(path, ": ", Endpoint(backend.address(), backend.port()), " was service ", other.name(),
-                         "'s, whose requests it may still answer for ", Left(known.retired_until_ns())));
+        reasons_.push_back(absl::StrCat(path, ": ", Endpoint(backend.address(), backend.port()), " was service ",
+                                        other.name(), "'s, whose requests it may still answer for ",
+                                        Left(known.retired_until_ns())));
         return;
       }
     }
@@ -206,8 +203,7 @@ RosterPart Over(const v1::Roster& roster, int64_t now_ns, const IsKnownFn& is_kn
     }
     if (service.retired_until_ns() != 0) continue;  // they go with it
     for (const v1::RosterBackend& backend : service.backends()) {
-      if (IsOver(backend, now_ns) && !is_known(service.id(), 1u << backend.slot()))
-        over.backends.push_back(backend);
+      if (IsOver(backend, now_ns) && !is_known(service.id(), 1u << backend.slot())) over.backends.push_back(backend);
     }
   }
   return over;
@@ -238,7 +234,8 @@ bool AnyRetired(const v1::Roster& roster) {
 }
 
 bool HasVip(const v1::Roster& roster, const std::string& vip) {
-  return std::any_of(roster.services().begin(), roster.services().end(), [&](const auto& each) { return each.vip() == vip; });
+  return std::any_of(roster.services().begin(), roster.services().end(),
+                     [&](const auto& each) { return each.vip() == vip; });
 }
 
 const v1::RosterService* FindService(const v1::Roster& roster, const std::string& name) {

@@ -115,8 +115,7 @@ TEST(Roster, ARenamedBackendIsTheSameOne) {
 TEST(Roster, ABackendDoesNotChangeItsServiceWhileItMayStillAnswerForTheOldOne) {
   const v1::Roster roster = Next({}, Config({{"dns", "ab"}, {"kv", "x"}}));
   for (const auto& order : {Config({{"dns", "a"}, {"kv", "xb"}}), Config({{"kv", "xb"}, {"dns", "a"}})}) {
-    EXPECT_THAT(Refusal(roster, order),
-                HasSubstr("services[kv].backends[b]: 10.77.0.98 port 53 was service dns's"));
+    EXPECT_THAT(Refusal(roster, order), HasSubstr("services[kv].backends[b]: 10.77.0.98 port 53 was service dns's"));
   }
   const v1::Roster parted = Next(roster, Config({{"dns", "a"}, {"kv", "x"}}), kSecond);
   const v1::Config moved = Config({{"dns", "a"}, {"kv", "xb"}});
@@ -217,8 +216,7 @@ TEST(Roster, ThroughAnyReloadsNumbersAreKeptAndNeverHeldByTwo) {
   for (int step = 0; step < 5000; ++step) {
     now_ns += static_cast<int64_t>(random() % 6) * kSecond;
     std::vector<std::pair<std::string, std::string>> services;
-    for (const auto& [name, all] :
-         {std::pair("dns", "abcd"), {"kv", "efgh"}, {"ntp", "ijkl"}, {"tftp", "mnop"}}) {
+    for (const auto& [name, all] : {std::pair("dns", "abcd"), {"kv", "efgh"}, {"ntp", "ijkl"}, {"tftp", "mnop"}}) {
       if (random() % 3 == 0) continue;
       std::string backends;
       for (const char* each = all; *each != 0; ++each)
@@ -233,7 +231,7 @@ TEST(Roster, ThroughAnyReloadsNumbersAreKeptAndNeverHeldByTwo) {
     }
     const v1::Roster old = roster;
     roster = *next;
-    if (random() % 5 == 0) { // the daemon dies in the midst of it, and the next one goes back
+    if (random() % 5 == 0) {  // the daemon dies in the midst of it, and the next one goes back
       const auto back = NextRoster(roster, config, kRoom, now_ns);
       ASSERT_TRUE(back.ok()) << back.status();
       roster = *back;
@@ -292,7 +290,8 @@ TEST(Roster, AServiceThatComesBackIsTheSameOneWithOtherKeysThatJudgeNoAnswer) {
     raw.add_operations()->set_name("get");
   });
   EXPECT_EQ(comes_back(plain, other), "dns=0: a=0/0");
-  EXPECT_EQ(comes_back(plain, with([](v1::Profile& raw) { raw.set_request_length(2); })), "refused") << "answers are paired otherwise";
+  EXPECT_EQ(comes_back(plain, with([](v1::Profile& raw) { raw.set_request_length(2); })), "refused")
+      << "answers are paired otherwise";
 }
 
 TEST(Roster, AVipIsKnownUntilTheLastServiceThatHadItIsForgotten) {

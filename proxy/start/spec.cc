@@ -32,8 +32,7 @@ std::vector<hr_siphash_key> MakeKeys(const std::string& text) {
   return keys;
 }
 
-ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath& path,
-                        const v1::Roster& roster) {
+ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath& path, const v1::Roster& roster) {
   ServiceSpec spec;
   spec.name = service.name();
   spec.vip = service.vip();
@@ -63,9 +62,8 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   if (known != nullptr) spec.id = known->id();
   if (service.has_cluster()) {
     const v1::ClusterConfig& cluster = service.cluster();
-    spec.cluster =
-        ClusterSpec{static_cast<uint64_t>(cluster.id()), MakeKeys(cluster.key()),
-                    static_cast<uint64_t>(cluster.epoch()), static_cast<uint16_t>(cluster.announce_port())};
+    spec.cluster = ClusterSpec{static_cast<uint64_t>(cluster.id()), MakeKeys(cluster.key()),
+                               static_cast<uint64_t>(cluster.epoch()), static_cast<uint16_t>(cluster.announce_port())};
   }
   for (int i = 0; i < service.backends_size(); ++i) {
     const v1::Backend& backend = service.backends(i);
@@ -87,8 +85,7 @@ DataPlaneSpec MakeSpec(const v1::Config& config, const Topology& topology, const
                        const v1::Roster& roster) {
   DataPlaneSpec spec;
   for (int i = 0; i < config.services_size(); ++i) {
-    spec.services.push_back(
-        MakeService(config.services(i), topology.services.at(static_cast<size_t>(i)), roster));
+    spec.services.push_back(MakeService(config.services(i), topology.services.at(static_cast<size_t>(i)), roster));
   }
   spec.max_requests = config.limits().requests();
   spec.max_parked = config.limits().parked();

@@ -26,8 +26,10 @@ class Resolver {
 
   Topology Run() {
     for (const v1::Service& service : config_.services()) topology_.services.push_back(Path(service));
-    for (const auto& [vip, mtu_bytes] : topology_.vip_mtu_bytes) topology_.mtu_bytes = std::max(topology_.mtu_bytes, mtu_bytes);
-    for (int i = 0; i < config_.services_size(); ++i) Settle(config_.services(i), topology_.services[static_cast<size_t>(i)]);
+    for (const auto& [vip, mtu_bytes] : topology_.vip_mtu_bytes)
+      topology_.mtu_bytes = std::max(topology_.mtu_bytes, mtu_bytes);
+    for (int i = 0; i < config_.services_size(); ++i)
+      Settle(config_.services(i), topology_.services[static_cast<size_t>(i)]);
     return std::move(topology_);
   }
 
@@ -57,11 +59,13 @@ class Resolver {
       if (!route->source.has_value()) continue;
       const Source found{route->source, route->ifindex};
       const bool primary = backend.name() == service.primary();
-      if (!source.address.has_value() || (found.IsOfHere() == source.IsOfHere() ? primary : source.IsOfHere())) source = found;
+      if (!source.address.has_value() || (found.IsOfHere() == source.IsOfHere() ? primary : source.IsOfHere()))
+        source = found;
     }
     // One route leads to a VIP, so all its services have one source.
     Source& of_vip = sources_[service.vip()];
-    if (source.address.has_value() && (!of_vip.address.has_value() || (of_vip.IsOfHere() && !source.IsOfHere()))) of_vip = source;
+    if (source.address.has_value() && (!of_vip.address.has_value() || (of_vip.IsOfHere() && !source.IsOfHere())))
+      of_vip = source;
     return path;
   }
 
@@ -84,8 +88,8 @@ class Resolver {
     }
   }
 
-  // The route to a backend, with the source that requests get, or nothing and a problem. As a socket does that connects: a
-  // route chooses the source, and the routing rules are asked again with it.
+  // The route to a backend, with the source that requests get, or nothing and a problem. As a socket does that
+  // connects: a route chooses the source, and the routing rules are asked again with it.
   std::optional<net::RouteLookup> Route(const v1::Service& service, const v1::Backend& backend) {
     const std::string subject = absl::StrCat("backend ", backend.name(), " (", backend.address(), ")");
     const auto address = net::IpAddress::Parse(backend.address());
@@ -109,34 +113,42 @@ class Resolver {
     if (!AddUplink(service, subject, *route)) return std::nullopt;
     if (!source.has_value()) {
       Add(ProblemCode::kNoSource, service,
-          absl::StrCat(subject, ": ", topology_.uplinks.at(route->ifindex).name,
-                       " has no address that requests can come from; temporary and tentative IPv6 addresses are not taken"));
+          absl::StrCat(
+              subject, ": ", topology_.uplinks.at(route->ifindex).name,
+              " has no address that requests can come from; temporary and tentative IPv6 addresses are not taken"));
     }
     route->source = source;
     return *route;
   }
 
-  // The loopback interface is its uplink. A request to an address of this host comes from that very address, as the kernel has it, but
-  // not from one of 127.0.0.0/8 or ::1, which does not pass through the proxy interface: any other one of the host, then.
-  std::optional<net::RouteLookup> OnThisHost(const v1::Service& service, const std::string& subject, const net::IpAddress& address) {
+  // The loopback interface is its uplink. A request to an address of this host comes from that very address, as the
+  // kernel has it, but not from one of 127.0.0.0/8 or ::1, which does not pass through the proxy interface: any other
+  // one of the host, then.
+  std::optional<net::RouteLookup> OnThisHost(const v1::Service& service, const std::string& subject,
+                                             const net::IpAddress& address) {
     // Another host may have it by now: what a proxy interface still has as a source is about to be taken off it.
-    const bool given_up = !address.is_loopback() && std::any_of(network_.addresses.begin(), network_.addresses.end(), [&](const auto& each) {
-      return each.address == address && network_.IsOfAProxy(each.ifindex, config_);
-    }) && std::none_of(addresses_.begin(), addresses_.end(), [&](const auto& each) { return each.address == address; });
+    const bool given_up =
+        !address.is_loopback() &&
+        std::any_of(
+            network_.addresses.begin(), network_.addresses.end(),
+            [&](const auto& each) { return each.address == address && network_.IsOfAProxy(each.ifindex, config_); }) &&
+        std::none_of(addresses_.begin(), addresses_.end(), [&](const auto& each) { return each.address == address; });
     if (given_up) {
       Add(ProblemCode::kNoRoute, service, absl::StrCat(subject, " was an address of this host, which has given it up"));
       return std::nullopt;
     }
     const auto lo = network_.find_link(net::kLoopbackIfindex);
     if (!lo.ok()) {
-      Add(ProblemCode::kUplinkDown, service, absl::StrCat(subject, ": its uplink: ", std::string(lo.status().message())));
+      Add(ProblemCode::kUplinkDown, service,
+          absl::StrCat(subject, ": its uplink: ", std::string(lo.status().message())));
       return std::nullopt;
     }
     topology_.uplinks.emplace(net::kLoopbackIfindex, *lo);
     net::RouteLookup route{.reach = net::Reach::kLocal, .ifindex = net::kLoopbackIfindex};
     route.source = address.is_loopback() ? AnyAddress(address.family()) : address;
     if (!route.source.has_value())
-      Add(ProblemCode::kNoSource, service, absl::StrCat(subject, " is on this host, which has no address but those of lo that requests can come from"));
+      Add(ProblemCode::kNoSource, service,
+          absl::StrCat(subject, " is on this host, which has no address but those of lo that requests can come from"));
     return route;
   }
 
@@ -144,20 +156,25 @@ class Resolver {
     constexpr uint32_t kUnfit = IFA_F_TEMPORARY | IFA_F_TENTATIVE | IFA_F_DEPRECATED | IFA_F_DADFAILED;
     for (const net::AddressInfo& each : addresses_) {
       const bool fit = each.address.is_v4() || (each.flags & kUnfit) == 0;
-      if (each.address.family() == family && each.scope < RT_SCOPE_LINK && !each.address.is_loopback() && fit) return each.address;
+      if (each.address.family() == family && each.scope < RT_SCOPE_LINK && !each.address.is_loopback() && fit)
+        return each.address;
     }
     return std::nullopt;
   }
 
   void CheckIpsec(const v1::Service& service, const v1::Backend& backend, const net::IpAddress& source, int uplink) {
     const auto address = net::IpAddress::Parse(backend.address());
-    const net::IpsecPolicy* policy =
-        address.ok() ? net::FindIpsecPolicy(network_.ipsec, source, *address, static_cast<uint16_t>(backend.port()), uplink) : nullptr;
+    const net::IpsecPolicy* policy = address.ok() ? net::FindIpsecPolicy(network_.ipsec, source, *address,
+                                                                         static_cast<uint16_t>(backend.port()), uplink)
+                                                  : nullptr;
     if (policy == nullptr) return;
     Add(ProblemCode::kIpsec, service,
-        absl::StrCat("backend ", backend.name(), " (", backend.address(), "): the IPsec policy \"", policy->ToString(), "\" (priority ", policy->priority,
-                     ") is for what goes there, and the proxy's packets pass it by: they leave in clear. Let the policy except port ",
-                     backend.port(), ", or reach the backend through a tunnel interface with Ethernet frames (GRETAP, VXLAN) whose own packets IPsec encrypts"));
+        absl::StrCat(
+            "backend ", backend.name(), " (", backend.address(), "): the IPsec policy \"", policy->ToString(),
+            "\" (priority ", policy->priority,
+            ") is for what goes there, and the proxy's packets pass it by: they leave in clear. Let the policy except port ",
+            backend.port(),
+            ", or reach the backend through a tunnel interface with Ethernet frames (GRETAP, VXLAN) whose own packets IPsec encrypts"));
   }
 
   void Unreachable(const v1::Service& service, const std::string& subject, const net::IpAddress& address,
@@ -179,7 +196,8 @@ class Resolver {
   bool AddUplink(const v1::Service& service, const std::string& subject, const net::RouteLookup& route) {
     const auto link = network_.find_link(route.ifindex);
     if (!link.ok()) {
-      Add(ProblemCode::kUplinkDown, service, absl::StrCat(subject, ": its uplink: ", std::string(link.status().message())));
+      Add(ProblemCode::kUplinkDown, service,
+          absl::StrCat(subject, ": its uplink: ", std::string(link.status().message())));
       return false;
     }
     if (link->kind == "vrf") {
@@ -187,8 +205,9 @@ class Resolver {
       return false;
     }
     if (!link->ethernet()) {
-      Add(ProblemCode::kUplinkUnfit, service, absl::StrCat(subject, " is reached through ", link->name,
-                                    ", which carries no Ethernet frames; the reply program needs them"));
+      Add(ProblemCode::kUplinkUnfit, service,
+          absl::StrCat(subject, " is reached through ", link->name,
+                       ", which carries no Ethernet frames; the reply program needs them"));
       return false;
     }
     if (link->name == config_.interface()) {
@@ -199,8 +218,10 @@ class Resolver {
     topology_.uplinks.emplace(route.ifindex, *link);
     const auto vip = net::IpAddress::Parse(service.vip());
     if (!vip.ok()) return true;
-    // IPv6 ends on an interface of less than its least. Where a path takes less than the route, a router's error reaches the client.
-    const uint32_t path_mtu_bytes = !vip->is_v4() && route.mtu_bytes != 0 ? std::max(route.mtu_bytes, kIpv6LeastMtuBytes) : route.mtu_bytes;
+    // IPv6 ends on an interface of less than its least. Where a path takes less than the route, a router's error
+    // reaches the client.
+    const uint32_t path_mtu_bytes =
+        !vip->is_v4() && route.mtu_bytes != 0 ? std::max(route.mtu_bytes, kIpv6LeastMtuBytes) : route.mtu_bytes;
     uint32_t& of_vip = topology_.vip_mtu_bytes[*vip];
     for (const uint32_t mtu_bytes : {link->mtu_bytes, path_mtu_bytes})
       if (mtu_bytes != 0 && (of_vip == 0 || mtu_bytes < of_vip)) of_vip = mtu_bytes;
@@ -209,16 +230,17 @@ class Resolver {
 
   const v1::Config& config_;
   const NetworkView& network_;
-  // Without those of proxy interfaces, other instances' too: what an uplink has lost is no source, though the kernel still finds it there.
+  // Without those of proxy interfaces, other instances' too: what an uplink has lost is no source, though the kernel
+  // still finds it there.
   std::vector<net::AddressInfo> addresses_;
   std::map<std::string, Source> sources_;  // by VIP
   Topology topology_;
 };
 
-// Why the kernel does not give such packets for a VIP to the proxy interface; empty: it does, or to an uplink where the splitter takes
-// them (`taken`).
-std::string Detour(const v1::Config& config, const NetworkView& network, const net::RouteQuery& query, int proxy_ifindex,
-                   const std::vector<net::VipRoute>& taken) {
+// Why the kernel does not give such packets for a VIP to the proxy interface; empty: it does, or to an uplink where the
+// splitter takes them (`taken`).
+std::string Detour(const v1::Config& config, const NetworkView& network, const net::RouteQuery& query,
+                   int proxy_ifindex, const std::vector<net::VipRoute>& taken) {
   const net::IpAddress& vip = query.destination;
   const auto route = network.look_up_route(query);
   if (!route.ok()) return std::string(route.status().message());
@@ -252,7 +274,8 @@ std::vector<Packets> BySource(const NetworkView& network, const net::IpAddress& 
     const bool global = each.scope < RT_SCOPE_LINK && !each.address.is_loopback() && each.ifindex != proxy_ifindex;
     const bool tentative = !each.address.is_v4() && (each.flags & IFA_F_TENTATIVE) != 0;
     if (global && !tentative && each.address.family() == vip.family() && packets.size() <= kMaxSources)
-      packets.push_back({.whose = absl::StrCat("from ", each.address.ToString(), " "), .query = {.destination = vip, .source = each.address}});
+      packets.push_back({.whose = absl::StrCat("from ", each.address.ToString(), " "),
+                         .query = {.destination = vip, .source = each.address}});
   }
   return packets;
 }
@@ -263,31 +286,40 @@ int IndexOf(const NetworkView& network, const std::string& device) {
   return 0;
 }
 
-// One kind for each rule that is for some senders only, and for a port that a service of the VIP has. `bound`: see CheckVips. A socket that is bound to
-// another interface than those has left the VIP by its own choice, whatever the rules say.
-std::vector<Packets> BySender(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip, int proxy_ifindex,
-                              const std::vector<net::VipRoute>& bound) {
+// One kind for each rule that is for some senders only, and for a port that a service of the VIP has. `bound`: see
+// CheckVips. A socket that is bound to another interface than those has left the VIP by its own choice, whatever the
+// rules say.
+std::vector<Packets> BySender(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip,
+                              int proxy_ifindex, const std::vector<net::VipRoute>& bound) {
   std::vector<Packets> packets;
   for (const net::SenderRule& rule : network.sender_rules) {
-    const bool carried = rule.sender.protocol == 0 || rule.sender.protocol == IPPROTO_UDP || rule.sender.protocol == IPPROTO_TCP;
-    const auto asked = std::find_if(config.services().begin(), config.services().end(), [&](const v1::Service& service) {
-      const auto address = net::IpAddress::Parse(service.vip());
-      return address.ok() && *address == vip && rule.first_port <= service.port() && service.port() <= rule.last_port;
-    });
-    if (rule.family != vip.family() || !carried || asked == config.services().end() || packets.size() == kMaxSources) continue;
+    const bool carried =
+        rule.sender.protocol == 0 || rule.sender.protocol == IPPROTO_UDP || rule.sender.protocol == IPPROTO_TCP;
+    const auto asked =
+        std::find_if(config.services().begin(), config.services().end(), [&](const v1::Service& service) {
+          const auto address = net::IpAddress::Parse(service.vip());
+          return address.ok() && *address == vip && rule.first_port <= service.port() &&
+                 service.port() <= rule.last_port;
+        });
+    if (rule.family != vip.family() || !carried || asked == config.services().end() || packets.size() == kMaxSources)
+      continue;
     const std::string whose = rule.Describe();
     if (whose.empty()) continue;  // for a network alone: BySource() and Forwarded()
     net::RouteQuery query{.destination = vip, .out_ifindex = IndexOf(network, rule.device), .sender = rule.sender};
-    const bool bound_here = query.out_ifindex == proxy_ifindex || std::any_of(bound.begin(), bound.end(), [&](const net::VipRoute& each) {
-                              return each.vip == vip && each.ifindex == query.out_ifindex;
-                            });
+    const bool bound_here =
+        query.out_ifindex == proxy_ifindex || std::any_of(bound.begin(), bound.end(), [&](const net::VipRoute& each) {
+          return each.vip == vip && each.ifindex == query.out_ifindex;
+        });
     if (!rule.device.empty() && !bound_here) continue;
     if (rule.from) {
       const auto own = std::find_if(network.addresses.begin(), network.addresses.end(),
                                     [&](const net::AddressInfo& each) { return rule.from->Contains(each.address); });
-      if (own != network.addresses.end()) query.source = own->address;
-      else if (rule.from->bits == vip.prefix_bits()) query.source = rule.from->address;
-      else continue;
+      if (own != network.addresses.end())
+        query.source = own->address;
+      else if (rule.from->bits == vip.prefix_bits())
+        query.source = rule.from->address;
+      else
+        continue;
     }
     query.sender.destination_port = static_cast<uint16_t>(asked->port());
     if (query.sender.protocol == 0) query.sender.protocol = IPPROTO_UDP;
@@ -296,8 +328,8 @@ std::vector<Packets> BySender(const v1::Config& config, const NetworkView& netwo
   return packets;
 }
 
-// What this host forwards to the VIP: an address of each network that its services list, and of the part of one that a routing rule is for.
-// Where it would not forward the same packet to a backend either, it says nothing.
+// What this host forwards to the VIP: an address of each network that its services list, and of the part of one that a
+// routing rule is for. Where it would not forward the same packet to a backend either, it says nothing.
 std::vector<Packets> Forwarded(const v1::Config& config, const NetworkView& network, const net::IpAddress& vip) {
   std::vector<Packets> packets;
   for (const v1::Service& service : config.services()) {
@@ -309,13 +341,15 @@ std::vector<Packets> Forwarded(const v1::Config& config, const NetworkView& netw
       if (!listed.ok() || listed->address.family() != vip.family()) continue;
       std::vector<net::Network> parts = {*listed};
       for (const net::SenderRule& rule : network.sender_rules) {
-        if (rule.from && rule.from->bits > listed->bits && listed->Contains(rule.from->address)) parts.push_back(*rule.from);
+        if (rule.from && rule.from->bits > listed->bits && listed->Contains(rule.from->address))
+          parts.push_back(*rule.from);
       }
       for (const net::Network& part : parts) {
         const net::IpAddress client = part.Host();
         const auto way = network.look_up_route({.destination = client});
         if (!way.ok() || way->reach != net::Reach::kRouted || packets.size() == kMaxSources) continue;
-        const auto control = network.look_up_route({.destination = *backend, .source = client, .in_ifindex = way->ifindex});
+        const auto control =
+            network.look_up_route({.destination = *backend, .source = client, .in_ifindex = way->ifindex});
         if (!control.ok() || control->reach != net::Reach::kRouted) continue;
         packets.push_back({.whose = absl::StrCat("for packets that are forwarded from ", part.ToString(), " "),
                            .query = {.destination = vip, .source = client, .in_ifindex = way->ifindex},
@@ -326,9 +360,9 @@ std::vector<Packets> Forwarded(const v1::Config& config, const NetworkView& netw
   return packets;
 }
 
-void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Service& service, const net::IpAddress& vip,
-              int proxy_ifindex, const std::vector<net::VipRoute>& leading, const std::vector<net::VipRoute>& bound,
-              std::vector<Problem>& problems) {
+void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Service& service,
+              const net::IpAddress& vip, int proxy_ifindex, const std::vector<net::VipRoute>& leading,
+              const std::vector<net::VipRoute>& bound, std::vector<Problem>& problems) {
   std::vector<Packets> kinds = BySource(network, vip, proxy_ifindex);
   if (proxy_ifindex != 0) {
     for (Packets& each : BySender(config, network, vip, proxy_ifindex, bound)) kinds.push_back(std::move(each));
@@ -339,7 +373,8 @@ void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Se
     if (why.empty()) continue;
     problems.push_back(
         {ProblemCode::kVipRoutedElsewhere,
-         absl::StrCat("service ", service.name(), ": ", packets.whose, "the kernel ", why, ", not to ", config.interface(),
+         absl::StrCat("service ", service.name(), ": ", packets.whose, "the kernel ", why, ", not to ",
+                      config.interface(),
                       config.rule_priority() == 0 ? "; `rule_priority` makes a rule for VIPs that stands before it"
                                                   : "; `rule_priority` must be a smaller number than that rule's")});
     return;
@@ -412,7 +447,9 @@ absl::StatusOr<NetworkView> KernelNetworkView() {
   return view;
 }
 
-Topology ResolveBackends(const v1::Config& config, const NetworkView& network) { return Resolver(config, network).Run(); }
+Topology ResolveBackends(const v1::Config& config, const NetworkView& network) {
+  return Resolver(config, network).Run();
+}
 
 Topology Resolve(const v1::Config& config, const NetworkView& network) {
   Topology topology = ResolveBackends(config, network);
@@ -425,12 +462,12 @@ Topology Resolve(const v1::Config& config, const NetworkView& network) {
 Topology ResolveHere(const v1::Config& config) {
   const absl::StatusOr<NetworkView> network = KernelNetworkView();
   if (network.ok()) return Resolve(config, *network);
-  Topology topology = ResolveBackends(config, {.look_up_route = [&](const net::RouteQuery&) -> absl::StatusOr<net::RouteLookup> {
-                                                 return network.status();
-                                               },
-                                               .find_link = [](int ifindex) { return net::FindLink(ifindex); },
-                                               .links = {},
-                                               .addresses = {}});
+  Topology topology = ResolveBackends(
+      config,
+      {.look_up_route = [&](const net::RouteQuery&) -> absl::StatusOr<net::RouteLookup> { return network.status(); },
+       .find_link = [](int ifindex) { return net::FindLink(ifindex); },
+       .links = {},
+       .addresses = {}});
   return topology;
 }
 
@@ -446,10 +483,11 @@ std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& netw
     const absl::StatusOr<net::RouteLookup> route = network.look_up_route({.destination = *vip});
     const bool broadcast = !local && route.ok() && route->broadcast;
     if (local || broadcast) {
-      problems.push_back({ProblemCode::kVipLocal, absl::StrCat("service ", service.name(), ": the vip ", service.vip(), " is ",
-                                                               broadcast ? "a broadcast address of a network of this host"
-                                                                         : "an address of this host",
-                                                               "; a VIP must be an address that no host has")});
+      problems.push_back(
+          {ProblemCode::kVipLocal,
+           absl::StrCat("service ", service.name(), ": the vip ", service.vip(), " is ",
+                        broadcast ? "a broadcast address of a network of this host" : "an address of this host",
+                        "; a VIP must be an address that no host has")});
     } else {
       CheckVip(config, network, service, *vip, proxy_ifindex, leading, bound, problems);
     }
@@ -461,7 +499,8 @@ std::vector<Problem> CheckUplinks(const Topology& topology) {
   std::vector<Problem> problems;
   for (const auto& [ifindex, link] : topology.uplinks) {
     if (link.carrier() || !topology.IsUplink(ifindex)) continue;
-    problems.push_back({ProblemCode::kUplinkDown, absl::StrCat("uplink ", link.name, link.up() ? " has no carrier" : " is down")});
+    problems.push_back(
+        {ProblemCode::kUplinkDown, absl::StrCat("uplink ", link.name, link.up() ? " has no carrier" : " is down")});
   }
   return problems;
 }

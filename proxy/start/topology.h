@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How the configured backends are reached on this host: which interface is each one's uplink, which source address clients
-// will use, what MTU the proxy interface may have; and whether the kernel gives packets for the VIPs to the proxy interface.
-// Everything that would make the proxy impossible here and now is found by it, all at once, before anything is made, and
-// again whenever the network changes (daemon/network_follower.h). Used by the daemon, plan, doctor.
+// How the configured backends are reached on this host: which interface is each one's uplink, which source address
+// clients will use, what MTU the proxy interface may have; and whether the kernel gives packets for the VIPs to the
+// proxy interface. Everything that would make the proxy impossible here and now is found by it, all at once, before
+// anything is made, and again whenever the network changes (daemon/network_follower.h). Used by the daemon, plan,
+// doctor.
 
 #pragma once
 
@@ -40,24 +41,26 @@ struct BackendPath {
 struct Topology {
   struct ServicePath {
     std::string name;
-    std::vector<BackendPath> backends;     // in the configuration's order
-    std::optional<net::IpAddress> source;  // of packets to its VIP: towards the primary, else the first backend that has one
+    std::vector<BackendPath> backends;  // in the configuration's order
+    std::optional<net::IpAddress>
+        source;  // of packets to its VIP: towards the primary, else the first backend that has one
 
     friend bool operator==(const ServicePath&, const ServicePath&) = default;
   };
-  std::vector<ServicePath> services;     // in the configuration's order
-  std::map<int, net::LinkInfo> uplinks;  // by ifindex: all that replies may come by and that exist
+  std::vector<ServicePath> services;                       // in the configuration's order
+  std::map<int, net::LinkInfo> uplinks;                    // by ifindex: all that replies may come by and that exist
   std::set<std::pair<std::string, std::string>> unrouted;  // service and backend: the host has no route there now
-  // By VIP, the smallest of the uplinks and routes to its backends. The proxy interface has the largest of them: `mtu_bytes`, 0 where there is none.
+  // By VIP, the smallest of the uplinks and routes to its backends. The proxy interface has the largest of them:
+  // `mtu_bytes`, 0 where there is none.
   std::map<net::IpAddress, uint32_t> vip_mtu_bytes;
   uint32_t mtu_bytes = 0;
-  std::vector<Problem> problems;         // empty means that it can work
+  std::vector<Problem> problems;  // empty means that it can work
 
-  bool IsUplink(int ifindex) const;  // of a backend, now
+  bool IsUplink(int ifindex) const;                                                       // of a backend, now
   const BackendPath* Find(const std::string& service, const std::string& backend) const;  // null: there is none
   // Of a route to the VIP by an interface of this MTU; 0: the interface's own is right.
   uint32_t RouteMtu(const net::IpAddress& vip, uint32_t interface_mtu_bytes) const;
-  absl::Status ToStatus() const;     // FailedPrecondition with every problem
+  absl::Status ToStatus() const;  // FailedPrecondition with every problem
 };
 
 // What Resolve asks the kernel; tests answer in its place.
@@ -70,7 +73,7 @@ struct NetworkView {
   std::vector<net::SenderRule> sender_rules;
   // Is it the interface of a proxy, of whatever instance? Those have copies of the host's addresses.
   bool IsOfAProxy(int ifindex, const v1::Config& config) const;
-  bool ipv6_off_for_new_links = false;      // and it cannot be switched on for one of them
+  bool ipv6_off_for_new_links = false;  // and it cannot be switched on for one of them
 };
 // Of this moment: links and addresses are read once.
 absl::StatusOr<NetworkView> KernelNetworkView();
@@ -82,12 +85,12 @@ Topology ResolveHere(const v1::Config& config);
 // Backends alone, for what runs.
 Topology ResolveBackends(const v1::Config& config, const NetworkView& network);
 
-// Does the kernel give packets for the VIPs to the proxy interface, from whatever local source? `proxy_ifindex` 0: it is not
-// made yet, and a routing rule that would keep packets from it is looked for. At most kMaxSources addresses of a family are
-// tried; a rule for a further one is not found. Each VIP once, and not those of which a problem is `known`. `leading`: the routes
-// that lead by uplinks, where the splitter takes the packets as well. Rules for some senders (a mark, a user) refuse no start, as
-// those may be no clients: they are looked at for what runs, and may lead by the uplinks of `bound` too, the routes of clients that
-// are bound to an uplink.
+// Does the kernel give packets for the VIPs to the proxy interface, from whatever local source? `proxy_ifindex` 0: it
+// is not made yet, and a routing rule that would keep packets from it is looked for. At most kMaxSources addresses of a
+// family are tried; a rule for a further one is not found. Each VIP once, and not those of which a problem is `known`.
+// `leading`: the routes that lead by uplinks, where the splitter takes the packets as well. Rules for some senders (a
+// mark, a user) refuse no start, as those may be no clients: they are looked at for what runs, and may lead by the
+// uplinks of `bound` too, the routes of clients that are bound to an uplink.
 std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& network, int proxy_ifindex,
                                std::set<net::IpAddress> known = {}, const std::vector<net::VipRoute>& leading = {},
                                const std::vector<net::VipRoute>& bound = {});
@@ -96,9 +99,9 @@ inline constexpr size_t kMaxSources = 64;
 // Uplinks by which no packet can leave.
 std::vector<Problem> CheckUplinks(const Topology& topology);
 
-// What holds after `found` was seen, where `before` held: a backend that cannot be reached now keeps its former uplink, and a
-// service its source, until there is another; and a backend that has moved keeps `also`. By name, so that both may
-// be of different configurations.
+// What holds after `found` was seen, where `before` held: a backend that cannot be reached now keeps its former uplink,
+// and a service its source, until there is another; and a backend that has moved keeps `also`. By name, so that both
+// may be of different configurations.
 Topology Succeed(const Topology& before, Topology found, const NetworkView& network);
 
 }  // namespace hedgerow

@@ -65,8 +65,11 @@ struct FakeHost {
     view.look_up_route = [this](const net::RouteQuery& query) -> absl::StatusOr<net::RouteLookup> {
       const std::string bound = query.out_ifindex == 0 ? "" : " by " + links.at(query.out_ifindex).name;
       const std::string from = query.source ? " from " + query.source->ToString() : "";
-      const std::string whose = query.sender.user ? absl::StrCat(" user ", *query.sender.user, " port ", query.sender.destination_port) : "";
-      for (const std::string& key : {query.destination.ToString() + from + bound + whose, query.destination.ToString() + from + bound, query.destination.ToString() + bound}) {
+      const std::string whose =
+          query.sender.user ? absl::StrCat(" user ", *query.sender.user, " port ", query.sender.destination_port) : "";
+      for (const std::string& key :
+           {query.destination.ToString() + from + bound + whose, query.destination.ToString() + from + bound,
+            query.destination.ToString() + bound}) {
         const auto found = routes.find(key);
         if (found != routes.end()) return found->second;
       }
@@ -150,7 +153,8 @@ TEST(Resolve, AVrfIsNamed) {
 TEST(Resolve, ATemporaryAddressAloneIsNoSource) {
   FakeHost host;
   host.addresses[1].flags = IFA_F_TEMPORARY;
-  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), ElementsAre(HasSubstr("no_source: service echo: backend only")));
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())),
+              ElementsAre(HasSubstr("no_source: service echo: backend only")));
 }
 
 TEST(Resolve, ARuleThatWouldTakeAVipAwayIsNamedUnlessOursComesBefore) {
@@ -164,9 +168,14 @@ TEST(Resolve, ARuleThatWouldTakeAVipAwayIsNamedUnlessOursComesBefore) {
 
 TEST(Resolve, ABackendThatAnIpsecPolicyNamesIsRefused) {
   FakeHost host;
-  host.ipsec = {{.source = *net::Network::Parse("10.77.0.0/24"), .destination = *net::Network::Parse("10.77.0.12/32"), .priority = 7}};
+  host.ipsec = {{.source = *net::Network::Parse("10.77.0.0/24"),
+                 .destination = *net::Network::Parse("10.77.0.12/32"),
+                 .priority = 7}};
   const Topology topology = Resolve(FakeConfig(), host.View());
-  EXPECT_THAT(Texts(topology), ElementsAre(HasSubstr("ipsec: service dns: backend b (10.77.0.12): the IPsec policy \"src 10.77.0.0/24 dst 10.77.0.12/32\"")));
+  EXPECT_THAT(
+      Texts(topology),
+      ElementsAre(HasSubstr(
+          "ipsec: service dns: backend b (10.77.0.12): the IPsec policy \"src 10.77.0.0/24 dst 10.77.0.12/32\"")));
   EXPECT_FALSE(topology.ToStatus().ok());
 }
 
@@ -206,7 +215,8 @@ TEST(Resolve, AnAddressThatProxiesAloneStillHaveIsNoBackendHere) {
   host.links[9].alias = "hedgerow:other";
   host.AddAddress("10.77.0.12", 9);
   host.AddRoute("10.77.0.12", 1, "10.77.0.12", net::Reach::kLocal);
-  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), ElementsAre(HasSubstr("no_route: service dns: backend b (10.77.0.12) was an address of this host")));
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())),
+              ElementsAre(HasSubstr("no_route: service dns: backend b (10.77.0.12) was an address of this host")));
   host.AddAddress("10.77.0.12", 3);
   EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), IsEmpty());
 }
@@ -302,7 +312,8 @@ TEST(CheckVips, ARuleForSocketsOfAnUplinkIsNamedAndNotOneForThoseOfAnotherInterf
   const auto problems = CheckVips(FakeConfig(), host.View(), 9, {}, {}, {bound});
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_THAT(problems[0].text, HasSubstr("for packets of sockets bound to eth0 the kernel has no route to it"));
-  EXPECT_THAT(CheckVips(FakeConfig(), host.View(), 9), IsEmpty()) << "no clients are bound to an interface without a route to the VIP";
+  EXPECT_THAT(CheckVips(FakeConfig(), host.View(), 9), IsEmpty())
+      << "no clients are bound to an interface without a route to the VIP";
 }
 
 TEST(CheckVips, ARuleForANetworkOfClientsIsNamed) {
@@ -317,10 +328,12 @@ TEST(CheckVips, ARuleForANetworkOfClientsIsNamed) {
   EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty());
   host.AddRoute("10.99.0.53 from 172.20.0.1", 3, "10.78.0.1");
   EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty()) << "no rule tells that address from others";
-  host.sender_rules = {{.family = AF_INET, .from = net::Network{.address = *net::IpAddress::Parse("172.20.0.0"), .bits = 16}}};
+  host.sender_rules = {
+      {.family = AF_INET, .from = net::Network{.address = *net::IpAddress::Parse("172.20.0.0"), .bits = 16}}};
   const auto problems = CheckVips(config, host.View(), 9);
   ASSERT_EQ(problems.size(), 1u);
-  EXPECT_THAT(problems[0].text, HasSubstr("for packets that are forwarded from 172.20.0.0/16 the kernel sends the VIP to "));
+  EXPECT_THAT(problems[0].text,
+              HasSubstr("for packets that are forwarded from 172.20.0.0/16 the kernel sends the VIP to "));
   host.routes.erase("10.77.0.11");
   EXPECT_THAT(CheckVips(config, host.View(), 9), IsEmpty()) << "nor would it forward them to a backend";
 }
@@ -391,7 +404,8 @@ TEST(Resolve, ABackendOnThisHostIsReachedByTheLoopbackInterface) {
   const Topology topology = Resolve(FakeConfig(), host.View());
   EXPECT_THAT(Texts(topology), IsEmpty());
   EXPECT_THAT(Uplinks(topology, 0), ElementsAre(1, 2));
-  EXPECT_EQ(topology.services[0].source->ToString(), "10.77.0.1") << "that of the way to the other host, though this one is the primary";
+  EXPECT_EQ(topology.services[0].source->ToString(), "10.77.0.1")
+      << "that of the way to the other host, though this one is the primary";
   EXPECT_EQ(topology.services[0].backends[0].also, 0);
   EXPECT_EQ(topology.services[0].backends[1].also, 0);
   EXPECT_EQ(topology.mtu_bytes, 1500u) << "the loopback interface's is no bound";
@@ -410,9 +424,11 @@ TEST(Resolve, WithBackendsOnThisHostAloneItsOwnAddressIsTheSource) {
   config.mutable_services(0)->set_primary("b");
   EXPECT_EQ(Resolve(config, host.View()).services[0].source->ToString(), "10.77.0.12");
   config.mutable_services(0)->mutable_backends()->DeleteSubrange(1, 1);
-  EXPECT_EQ(Resolve(config, host.View()).services[0].source->ToString(), "10.77.0.1") << "the first that is none of lo's";
+  EXPECT_EQ(Resolve(config, host.View()).services[0].source->ToString(), "10.77.0.1")
+      << "the first that is none of lo's";
   host.addresses.clear();
-  EXPECT_THAT(Texts(Resolve(config, host.View())), ElementsAre(HasSubstr("no_source: service dns: backend a (127.0.0.1) is on this host")));
+  EXPECT_THAT(Texts(Resolve(config, host.View())),
+              ElementsAre(HasSubstr("no_source: service dns: backend a (127.0.0.1) is on this host")));
 }
 
 TEST(Resolve, EveryProblemIsListed) {
@@ -422,19 +438,17 @@ TEST(Resolve, EveryProblemIsListed) {
   host.AddLink(4, "wg0", 1420, ARPHRD_NONE);
   host.AddRoute("fd77::b", 4, "fd77::1");
   const Topology topology = Resolve(FakeConfig(), host.View());
-  EXPECT_THAT(
-      Texts(topology),
-      ElementsAre(HasSubstr("the vip 10.99.0.53 is an address of this host"),
-                  HasSubstr("no route to backend a (10.77.0.11): no route"),
-                  HasSubstr("backend only (fd77::b) is reached through wg0, which carries no Ethernet")));
+  EXPECT_THAT(Texts(topology),
+              ElementsAre(HasSubstr("the vip 10.99.0.53 is an address of this host"),
+                          HasSubstr("no route to backend a (10.77.0.11): no route"),
+                          HasSubstr("backend only (fd77::b) is reached through wg0, which carries no Ethernet")));
 }
 
 TEST(Resolve, ABackendBehindTheProxyInterfaceIsRefused) {
   FakeHost host;
   host.AddLink(9, "hr0", 1500);
   host.AddRoute("10.77.0.12", 9, "10.77.0.1");
-  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())),
-              ElementsAre(HasSubstr("the proxy interface hr0 itself")));
+  EXPECT_THAT(Texts(Resolve(FakeConfig(), host.View())), ElementsAre(HasSubstr("the proxy interface hr0 itself")));
 }
 
 }  // namespace

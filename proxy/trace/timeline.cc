@@ -56,8 +56,7 @@ std::string Unanswered(const v1::TracedRequest& request) {
 
 bool HasAGap(const v1::TracedRequest& request) {
   for (int i = 0; i < request.events_size(); ++i) {
-    if (!request.events(i).request().empty() && request.events(i).number() != static_cast<uint32_t>(i + 1))
-      return true;
+    if (!request.events(i).request().empty() && request.events(i).number() != static_cast<uint32_t>(i + 1)) return true;
   }
   return false;
 }

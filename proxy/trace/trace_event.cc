@@ -16,24 +16,19 @@ namespace hedgerow {
 namespace {
 
 // In the order of hr_trace_kind, from 1.
-constexpr std::array<absl::string_view, HR_TRACE_KINDS> kKinds = {
-    "",        "split",    "passed", "copy", "due",     "hedge",   "no_hedge",
-    "release", "handover", "answer", "nack", "dropped", "expired"};
+constexpr std::array<absl::string_view, HR_TRACE_KINDS> kKinds = {"",      "split",    "passed",  "copy",     "due",
+                                                                  "hedge", "no_hedge", "release", "handover", "answer",
+                                                                  "nack",  "dropped",  "expired"};
 static_assert(kKinds[HR_TRACE_NO_HEDGE] == "no_hedge" && kKinds[HR_TRACE_EXPIRED] == "expired");
 
 absl::string_view StateName(int state) {
   switch (state) {
     case HR_STATE_PENDING:
-    case HR_STATE_CLAIMING:
-      return "pending";
-    case HR_STATE_ANSWERED:
-      return "answered";
-    case HR_STATE_NACKED:
-      return "nacked";
-    case HR_STATE_EXPIRED:
-      return "expired";
-    default:
-      return "untracked";
+    case HR_STATE_CLAIMING: return "pending";
+    case HR_STATE_ANSWERED: return "answered";
+    case HR_STATE_NACKED: return "nacked";
+    case HR_STATE_EXPIRED: return "expired";
+    default: return "untracked";
   }
 }
 

@@ -45,8 +45,8 @@ absl::Status FillBackends(const v1::Config& config, const v1::TraceRequest& requ
 }
 
 absl::Status NoPrefix(const std::string& text) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "client: got \"", text, "\", expected an address or a prefix such as 10.77.0.0/24 or fd77::/64"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("client: got \"", text, "\", expected an address or a prefix such as 10.77.0.0/24 or fd77::/64"));
 }
 
 absl::Status FillClient(const std::string& text, hr_trace_filter& filter) {
@@ -76,8 +76,7 @@ absl::Status FillKey(const std::string& digits, hr_trace_filter& filter) {
   if (digits.empty()) return absl::OkStatus();
   const bool plain = std::all_of(digits.begin(), digits.end(), absl::ascii_isxdigit);
   if (!plain || digits.size() % 2 != 0 || digits.size() > 2 * HR_CORRELATION_BYTES) {
-    return absl::InvalidArgumentError(absl::StrCat("key: got \"", digits, "\", expected 1 to ",
-                                                   HR_CORRELATION_BYTES,
+    return absl::InvalidArgumentError(absl::StrCat("key: got \"", digits, "\", expected 1 to ", HR_CORRELATION_BYTES,
                                                    " bytes as two hexadecimal digits each"));
   }
   const std::string bytes = operate::BytesOfHex(digits);
@@ -95,13 +94,10 @@ absl::StatusOr<hr_trace_filter> MakeTraceFilter(const v1::Config& config, const 
   if (status.ok()) status = FillKey(request.key(), filter);
   if (!status.ok()) return status;
   if (request.client_port() > UINT16_MAX)
-    return absl::InvalidArgumentError(
-        absl::StrCat("port: got ", request.client_port(), ", expected 1 to 65535"));
-  if (request.slower_than_ns() < 0)
-    return absl::InvalidArgumentError("slower-than: expected no negative duration");
+    return absl::InvalidArgumentError(absl::StrCat("port: got ", request.client_port(), ", expected 1 to 65535"));
+  if (request.slower_than_ns() < 0) return absl::InvalidArgumentError("slower-than: expected no negative duration");
   if (request.rate() > kMaxTraceRate)
-    return absl::InvalidArgumentError(
-        absl::StrCat("rate: got ", request.rate(), ", expected 1 to ", kMaxTraceRate));
+    return absl::InvalidArgumentError(absl::StrCat("rate: got ", request.rate(), ", expected 1 to ", kMaxTraceRate));
   filter.client_port_be = htons(static_cast<uint16_t>(request.client_port()));
   filter.only_hedged = request.hedged() ? 1 : 0;
   filter.slower_ns = static_cast<uint64_t>(request.slower_than_ns());

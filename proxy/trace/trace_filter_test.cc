@@ -114,8 +114,7 @@ TEST(TraceFilter, NamesThatDoNotExistAreNamed) {
   EXPECT_THAT(std::string(ErrorOf(request).message()), HasSubstr("no service \"dnss\", did you mean \"dns\"?"));
   request.set_service("dns");
   request.set_backend("c");
-  EXPECT_THAT(std::string(ErrorOf(request).message()), HasSubstr("no backend \"c\""))
-      << "it is another service's";
+  EXPECT_THAT(std::string(ErrorOf(request).message()), HasSubstr("no backend \"c\"")) << "it is another service's";
 }
 
 TEST(TraceFilter, TextThatMeansNothingIsRefused) {

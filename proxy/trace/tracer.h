@@ -66,8 +66,7 @@ class Tracer {
  public:
   using Open = std::function<absl::StatusOr<std::unique_ptr<TraceSource>>()>;
 
-  explicit Tracer(EventLoop& loop, absl::Duration patience = kTracePatience)
-      : loop_(loop), patience_(patience) {}
+  explicit Tracer(EventLoop& loop, absl::Duration patience = kTracePatience) : loop_(loop), patience_(patience) {}
   ~Tracer() { Stop("the daemon is going down"); }
   Tracer(const Tracer&) = delete;
   Tracer& operator=(const Tracer&) = delete;

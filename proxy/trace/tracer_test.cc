@@ -43,8 +43,7 @@ class FakeSource final : public TraceSource {
   size_t Drain(size_t limit, const OnEvent& on_event) override {
     const size_t count = std::min(limit, kernel_.waiting.size());
     for (size_t i = 0; i < count; ++i) on_event(kernel_.waiting[i]);
-    kernel_.waiting.erase(kernel_.waiting.begin(),
-                          kernel_.waiting.begin() + static_cast<std::ptrdiff_t>(count));
+    kernel_.waiting.erase(kernel_.waiting.begin(), kernel_.waiting.begin() + static_cast<std::ptrdiff_t>(count));
     return count;
   }
   TraceLoss Loss() const override { return kernel_.loss; }
@@ -76,8 +75,7 @@ class TracerTest : public testing::Test {
     });
   }
   FakeKernel Kernel() {
-    return *loop_->Call<FakeKernel>(absl::Seconds(5),
-                                    [this]() -> absl::StatusOr<FakeKernel> { return kernel_; });
+    return *loop_->Call<FakeKernel>(absl::Seconds(5), [this]() -> absl::StatusOr<FakeKernel> { return kernel_; });
   }
   void OnLoop(const std::function<void()>& body) {
     ASSERT_TRUE(loop_

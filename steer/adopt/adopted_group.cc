@@ -35,7 +35,8 @@ absl::StatusOr<AdoptedWorkers> FindSettled(SocketSearch search) {
     if (!cookies.ok()) return cookies.status();
     if (*cookies != before) since = absl::Now();
     before = *std::move(cookies);
-    const bool is_settled = !before.empty() && absl::Now() >= std::min(since + (finds_daemon ? kSettle : absl::ZeroDuration()), last);
+    const bool is_settled =
+        !before.empty() && absl::Now() >= std::min(since + (finds_daemon ? kSettle : absl::ZeroDuration()), last);
     if (!before.empty() && !is_settled) continue;
     if (finds_daemon) {
       auto pids = FindDaemon(search);
@@ -44,13 +45,15 @@ absl::StatusOr<AdoptedWorkers> FindSettled(SocketSearch search) {
     }
     auto found = FindWorkers(search);
     // Some of its sockets are made, and others not yet; or children that held them have ended meanwhile.
-    const bool may_come = absl::IsFailedPrecondition(found.status()) || (finds_daemon && absl::IsNotFound(found.status()));
+    const bool may_come =
+        absl::IsFailedPrecondition(found.status()) || (finds_daemon && absl::IsNotFound(found.status()));
     if (!may_come || absl::Now() >= std::min(since + 2 * kSettle, last)) return found;
     if (finds_daemon) search.pids.clear();
   }
 }
 
-// Pins sources with open connections to the workers that hold these, so that their UDP follows from the first packet on.
+// Pins sources with open connections to the workers that hold these, so that their UDP follows from the first packet
+// on.
 absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, const AdoptedWorkers& found) {
   auto connections = ListSockets(Transport::kTcp, listen.port, ~(1u << TCP_LISTEN));
   if (!connections.ok()) return connections.status();
@@ -84,8 +87,8 @@ absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, co
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loop, const Settings& settings, const SocketSearch& search,
-                                                                  bool mounted_bpffs) {
+absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loop, const Settings& settings,
+                                                                  const SocketSearch& search, bool mounted_bpffs) {
   std::unique_ptr<AdoptedGroup> group(new AdoptedGroup(loop, settings, mounted_bpffs));
   if (const absl::Status adopted = group->Adopt(search); !adopted.ok()) return adopted;
   const auto timer = loop->StartTimer(kLook, [raw = group.get()] { raw->Tick(); });
@@ -100,18 +103,22 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
   if (!found.ok()) return found.status();
   if (const absl::Status alone = RefuseOthers(*found); !alone.ok()) return alone;
   const auto has = [&](auto member) {
-    return std::any_of(found->workers.begin(), found->workers.end(), [&](const AdoptedWorker& each) { return (each.*member).has_value(); });
+    return std::any_of(found->workers.begin(), found->workers.end(),
+                       [&](const AdoptedWorker& each) { return (each.*member).has_value(); });
   };
   settings_.udp = has(&AdoptedWorker::udp);
   settings_.tcp = has(&AdoptedWorker::tcp);
   const std::vector<Transport> transports = settings_.transports();
-  search.transports = {transports.begin(), transports.end()};  // a later socket of the other transport is not the group's
+  search.transports = {transports.begin(),
+                       transports.end()};  // a later socket of the other transport is not the group's
 
   const Leftovers left = LookForLeftovers(settings_.places, settings_.bpffs);
   if (left.has_record && left.record.mode() != "adopt" && !left.workers.empty()) {
-    return absl::FailedPreconditionError(absl::StrCat("group ", settings_.places.name,
-                                                      " was left by `hedgerow steer run`, with its workers: start that again, or remove it by "
-                                                      "`hedgerow steer clean --name ", settings_.places.name, "`"));
+    return absl::FailedPreconditionError(
+        absl::StrCat("group ", settings_.places.name,
+                     " was left by `hedgerow steer run`, with its workers: start that again, or remove it by "
+                     "`hedgerow steer clean --name ",
+                     settings_.places.name, "`"));
   }
   if (left.has_pins && left.record.mode() == "adopt") {
     const auto resumed = Resume(left.record, search, *found);
@@ -148,7 +155,8 @@ absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorker
 
 // False: the dead supervisor's group differs from the wanted one, or its programs are an older build's, and they are
 // detached.
-absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const SocketSearch& search, const AdoptedWorkers& found) {
+absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const SocketSearch& search,
+                                          const AdoptedWorkers& found) {
   auto kernel = KernelGroup::Open(settings_.bpffs, settings_.places.name);
   if (absl::IsFailedPrecondition(kernel.status())) {
     GiveBack(nullptr, search, FiltersOf(record));
@@ -273,8 +281,9 @@ absl::StatusOr<v1::Change> AdoptedGroup::Resize(uint32_t workers) {
 
 absl::StatusOr<v1::Slot> AdoptedGroup::RestartWorker(uint32_t slot) {
   if (const auto known = FindShare(slot); !known.ok()) return known.status();
-  return absl::FailedPreconditionError(absl::StrCat("the workers of an adopted group are the daemon's: restart process ",
-                                                    ToString(slots_->slots()[slot].worker), " by the daemon's own means"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the workers of an adopted group are the daemon's: restart process ",
+                   ToString(slots_->slots()[slot].worker), " by the daemon's own means"));
 }
 
 absl::StatusOr<v1::Group> AdoptedGroup::Reattach() {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The supervisor of a group whose sockets are a running daemon's (`hedgerow steer adopt`). It starts no worker and ends none: it
-// steers, follows the daemon's processes, and gives the kernel's own spreading back when it ends. Everything runs on the event
-// loop's thread.
+// The supervisor of a group whose sockets are a running daemon's (`hedgerow steer adopt`). It starts no worker and ends
+// none: it steers, follows the daemon's processes, and gives the kernel's own spreading back when it ends. Everything
+// runs on the event loop's thread.
 #pragma once
 
 #include <sys/types.h>
@@ -27,8 +27,8 @@ namespace hedgerow::steer {
 class AdoptedGroup final : public Group {
  public:
   // Before the loop runs. `search.transports` empty: those that the daemon has. On an error nothing has changed.
-  static absl::StatusOr<std::unique_ptr<AdoptedGroup>> Start(EventLoop* loop, const Settings& settings, const SocketSearch& search,
-                                                             bool mounted_bpffs);
+  static absl::StatusOr<std::unique_ptr<AdoptedGroup>> Start(EventLoop* loop, const Settings& settings,
+                                                             const SocketSearch& search, bool mounted_bpffs);
   // After the loop's end: the programs are detached from the daemon's sockets.
   ~AdoptedGroup() override;
 

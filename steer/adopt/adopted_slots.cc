@@ -82,7 +82,8 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
   return placement;
 }
 
-absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers) {
+absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* group, const SocketSearch& search,
+                                                                  const AdoptedWorkers& workers) {
   if (const absl::Status status = RefuseOthers(workers); !status.ok()) return status;
   auto adopted = std::unique_ptr<AdoptedSlots>(new AdoptedSlots(group, search));
   Placement placement = Place(std::vector<AdoptedSlot>(workers.workers.size()), workers.workers);
@@ -94,10 +95,12 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
     const auto foreign = group->ProgramOf(socket->get());
     if (!foreign.ok()) return foreign.status();
     if (*foreign != 0 && *foreign != HR_STEER_CLASSIC_PROGRAM && *foreign != group->OwnProgram(fill.transport)) {
-      return absl::FailedPreconditionError(absl::StrCat("another program (id ", *foreign, ", `bpftool prog show id ", *foreign, "`) spreads the ",
-                                                        NameOf(fill.transport), " packets of process ", fill.socket.holder, " already"));
+      return absl::FailedPreconditionError(absl::StrCat("another program (id ", *foreign, ", `bpftool prog show id ",
+                                                        *foreign, "`) spreads the ", NameOf(fill.transport),
+                                                        " packets of process ", fill.socket.holder, " already"));
     }
-    if (const absl::Status status = group->Insert(fill.transport, fill.slot, socket->get()); !status.ok()) return status;
+    if (const absl::Status status = group->Insert(fill.transport, fill.slot, socket->get()); !status.ok())
+      return status;
     any[fill.transport] = *std::move(socket);
   }
   for (const auto& [transport, socket] : any) {
@@ -137,19 +140,21 @@ absl::Status AdoptedSlots::Attach(Transport transport, int socket) {
   return group_->Attach(transport, socket);
 }
 
-// When a daemon's last socket has closed, its next bind makes a reuseport group without a program, and the daemon may attach a filter of
-// its own. Attaches again in both cases. A foreign program stays, and is returned as a problem.
+// When a daemon's last socket has closed, its next bind makes a reuseport group without a program, and the daemon may
+// attach a filter of its own. Attaches again in both cases. A foreign program stays, and is returned as a problem.
 std::string AdoptedSlots::AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines) {
   const auto program = group_->ProgramOf(socket);
   if (!program.ok()) return std::string(program.status().message());
   if (*program == group_->OwnProgram(transport)) return "";
   if (*program != 0 && *program != HR_STEER_CLASSIC_PROGRAM) {
-    return absl::StrCat("takeover: the program ", *program, " chooses among the ", NameOf(transport), " sockets, in place of this group's ",
-                        group_->OwnProgram(transport), ", so sources meet any worker");
+    return absl::StrCat("takeover: the program ", *program, " chooses among the ", NameOf(transport),
+                        " sockets, in place of this group's ", group_->OwnProgram(transport),
+                        ", so sources meet any worker");
   }
   if (*program == 0) filters_.erase(transport);  // it went with the former group
   if (const absl::Status status = Attach(transport, socket); !status.ok()) return std::string(status.message());
-  lines.push_back(absl::StrCat("the ", NameOf(transport), " sockets had ", *program == 0 ? "no program" : "a classic filter", ": attached again"));
+  lines.push_back(absl::StrCat("the ", NameOf(transport), " sockets had ",
+                               *program == 0 ? "no program" : "a classic filter", ": attached again"));
   return "";
 }
 
@@ -163,7 +168,8 @@ void AdoptedSlots::CheckPrograms(std::vector<std::string>& lines) {
     if (!has_any) continue;
     const auto socket = AnySocket(search_, transport, holders);
     if (!socket.ok()) continue;  // it has closed
-    if (std::string wrong = AttachWhereNeeded(transport, socket->get(), lines); !wrong.empty()) takeovers_.push_back(std::move(wrong));
+    if (std::string wrong = AttachWhereNeeded(transport, socket->get(), lines); !wrong.empty())
+      takeovers_.push_back(std::move(wrong));
   }
 }
 
@@ -176,7 +182,8 @@ std::vector<std::string> AdoptedSlots::problems() const {
 absl::Status AdoptedSlots::Resize(size_t slots, std::vector<std::string>& lines) {
   for (size_t i = slots; i < slots_.size(); ++i) {
     if (!slots_[i].empty()) {
-      return absl::FailedPreconditionError(absl::StrCat("slot ", i, " has the sockets of process ", ToString(slots_[i].worker),
+      return absl::FailedPreconditionError(absl::StrCat("slot ", i, " has the sockets of process ",
+                                                        ToString(slots_[i].worker),
                                                         ": end that worker first, which is the daemon's to do"));
     }
   }
@@ -188,7 +195,8 @@ absl::Status AdoptedSlots::Resize(size_t slots, std::vector<std::string>& lines)
   Placement placement = Place(wanted, found->workers);
   for (size_t i = former; i < slots; ++i) {
     if (placement.slots[i].empty())
-      return absl::FailedPreconditionError(absl::StrCat("the daemon has no worker for slot ", i, ": raise its number of workers first"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("the daemon has no worker for slot ", i, ": raise its number of workers first"));
   }
   slots_ = std::move(wanted);
   problems_.clear();
@@ -200,7 +208,8 @@ absl::Status AdoptedSlots::Resize(size_t slots, std::vector<std::string>& lines)
 
 void AdoptedSlots::Shrink(size_t slots) {
   for (size_t i = slots; i < slots_.size(); ++i) {
-    for (const Transport transport : {Transport::kUdp, Transport::kTcp}) (void)group_->Remove(transport, static_cast<int>(i));
+    for (const Transport transport : {Transport::kUdp, Transport::kTcp})
+      (void)group_->Remove(transport, static_cast<int>(i));
   }
   slots_.resize(slots);
   cookies_.clear();
@@ -217,7 +226,8 @@ absl::Status AdoptedSlots::Reattach(Transport transport) {
 
 absl::StatusOr<net::UniqueFd> AdoptedSlots::Open(size_t slot, Transport transport) const {
   const AdoptedSocket& socket = slots_[slot].socket(transport);
-  if (socket.cookie == 0) return absl::NotFoundError(absl::StrCat("slot ", slot, " has no ", NameOf(transport), " socket"));
+  if (socket.cookie == 0)
+    return absl::NotFoundError(absl::StrCat("slot ", slot, " has no ", NameOf(transport), " socket"));
   return OpenSocket(socket);
 }
 
@@ -235,7 +245,8 @@ void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::str
       AdoptedSocket& socket = slots_[i].socket(transport);
       if (socket.cookie == 0 || cookies.contains(socket.cookie)) continue;
       socket = {};
-      lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(slots_[i].worker), " closed its ", NameOf(transport), " socket"));
+      lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(slots_[i].worker), " closed its ",
+                                   NameOf(transport), " socket"));
     }
   }
 }
@@ -252,7 +263,8 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   for (size_t i = 0; i < slots_.size(); ++i) {
     const AdoptedSlot& now = placement.slots[i];
     if (now.empty() || (now.restarts == slots_[i].restarts && now.worker.pid == slots_[i].worker.pid &&
-                        now.udp.cookie == slots_[i].udp.cookie && now.tcp.cookie == slots_[i].tcp.cookie)) continue;
+                        now.udp.cookie == slots_[i].udp.cookie && now.tcp.cookie == slots_[i].tcp.cookie))
+      continue;
     lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(now.worker), " serves it"));
   }
   for (const Process& process : placement.waiting) {
@@ -262,8 +274,9 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   slots_ = std::move(placement.slots);
 }
 
-// The daemon's workers: processes that run a command of its workers so far, and their children. An interpreter's path says
-// nothing, and one daemon's workers may differ in their arguments: what was started otherwise gets a slot by `resize`
+// The daemon's workers: processes that run a command of its workers so far, and their children. An interpreter's path
+// says nothing, and one daemon's workers may differ in their arguments: what was started otherwise gets a slot by
+// `resize`
 // (`any_command`), or when no other process has the port.
 absl::StatusOr<AdoptedWorkers> AdoptedSlots::Find(bool any_command, std::vector<std::string>& lines) {
   const auto holders = HoldersOf(search_);
@@ -274,7 +287,8 @@ absl::StatusOr<AdoptedWorkers> AdoptedSlots::Find(bool any_command, std::vector<
   for (const std::string& command : commands_) own.insert(command.substr(0, command.find('\0')));
   for (const Process& holder : *holders) {
     const std::string program = ProgramOf(holder.pid);
-    if (commands_.contains(CommandOf(holder.pid)) || (any_command && own.contains(program))) search.pids.push_back(holder.pid);
+    if (commands_.contains(CommandOf(holder.pid)) || (any_command && own.contains(program)))
+      search.pids.push_back(holder.pid);
     programs.insert(program);
   }
   if (holders->empty()) return AdoptedWorkers();
@@ -299,7 +313,8 @@ absl::Status AdoptedSlots::Follow(absl::Time now, std::vector<std::string>& line
   const auto found = Find(false, lines);
   if (!found.ok()) return found.status();
   problems_.clear();
-  const auto in_use = static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const AdoptedSlot& each) { return !each.empty(); }));
+  const auto in_use = static_cast<size_t>(
+      std::count_if(slots_.begin(), slots_.end(), [](const AdoptedSlot& each) { return !each.empty(); }));
   for (const Process& process : found->others) {
     problems_.push_back(absl::StrCat(Without(process, "because its command is none of the daemon's workers'"),
                                      ". If it is one of them, `hedgerow steer resize ",
@@ -318,7 +333,8 @@ std::vector<std::string> AdoptedSlots::Poll(absl::Time now) {
   if (!cookies.ok()) return {std::string(cookies.status().message())};
   Close(*cookies, lines);
   // Its sockets may be another process's now.
-  const bool ended = std::any_of(slots_.begin(), slots_.end(), [](const AdoptedSlot& slot) { return !slot.empty() && !Runs(slot.worker); });
+  const bool ended = std::any_of(slots_.begin(), slots_.end(),
+                                 [](const AdoptedSlot& slot) { return !slot.empty() && !Runs(slot.worker); });
   LookWhereNeeded(*cookies, ended, now, lines);
   if (now >= next_check_) {
     next_check_ = now + kCheck;
@@ -327,7 +343,8 @@ std::vector<std::string> AdoptedSlots::Poll(absl::Time now) {
   return lines;
 }
 
-void AdoptedSlots::LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now, std::vector<std::string>& lines) {
+void AdoptedSlots::LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now,
+                                   std::vector<std::string>& lines) {
   if (cookies == cookies_ && !ended && (certain_ || now < next_look_)) return;
   cookies_ = cookies;
   const absl::Status status = Follow(now, lines);

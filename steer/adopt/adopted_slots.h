@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A group over the sockets of a running daemon: puts them into slots, attaches the programs, and follows the daemon. A worker that
-// restarts with new sockets takes a slot that has become empty; one whose sockets its parent keeps is the same slot with another
-// pid. Used by `hedgerow steer adopt`.
+// A group over the sockets of a running daemon: puts them into slots, attaches the programs, and follows the daemon. A
+// worker that restarts with new sockets takes a slot that has become empty; one whose sockets its parent keeps is the
+// same slot with another pid. Used by `hedgerow steer adopt`.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +21,8 @@
 namespace hedgerow::steer {
 
 struct AdoptedSlot : Share {
-  Process worker{};       // the last one; pid 0: there was none
-  AdoptedSocket udp{};    // cookie 0: the slot has no socket
+  Process worker{};     // the last one; pid 0: there was none
+  AdoptedSocket udp{};  // cookie 0: the slot has no socket
   AdoptedSocket tcp{};
   uint32_t restarts = 0;  // how often another worker took the slot
   int64_t since_ns = 0;   // in its state; down_since_ns 0: it serves
@@ -39,19 +39,21 @@ struct Placement {
     AdoptedSocket socket{};
   };
   std::vector<AdoptedSlot> slots{};
-  std::vector<Fill> fills{};           // sockets that have to be inserted; `slots` has them already
-  std::vector<Process> waiting{};      // workers for whose sockets no slot is free
+  std::vector<Fill> fills{};       // sockets that have to be inserted; `slots` has them already
+  std::vector<Process> waiting{};  // workers for whose sockets no slot is free
 };
-// A socket stays in its slot. A new one goes to the slot of its worker's other socket, else to an empty slot, the former one of the
-// same process first. Pure.
+// A socket stays in its slot. A new one goes to the slot of its worker's other socket, else to an empty slot, the
+// former one of the same process first. Pure.
 Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<AdoptedWorker>& found);
 
 // One owner's thread.
 class AdoptedSlots {
  public:
-  // Finds the workers, gives each a slot, inserts their sockets and attaches the programs; the daemon's packets go by the table when
-  // this returns. `group`'s table must be written for as many slots as `workers.workers` has; it outlives this.
-  static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Adopt(KernelGroup* group, const SocketSearch& search, const AdoptedWorkers& workers);
+  // Finds the workers, gives each a slot, inserts their sockets and attaches the programs; the daemon's packets go by
+  // the table when this returns. `group`'s table must be written for as many slots as `workers.workers` has; it
+  // outlives this.
+  static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Adopt(KernelGroup* group, const SocketSearch& search,
+                                                             const AdoptedWorkers& workers);
 
   // Continues the group of a dead supervisor: `slots` are from its record, and their sockets are inserted already.
   static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Resume(KernelGroup* group, const SocketSearch& search,
@@ -95,11 +97,11 @@ class AdoptedSlots {
 
   KernelGroup* group_;
   SocketSearch search_;
-  std::set<std::string> commands_{};     // whose processes belong to the daemon
+  std::set<std::string> commands_{};  // whose processes belong to the daemon
   std::vector<AdoptedSlot> slots_{};
   Filters filters_{};
-  std::set<uint64_t> cookies_{};         // at the last search; empty: search again
-  bool certain_ = true;                  // the last search has found each socket's worker
+  std::set<uint64_t> cookies_{};  // at the last search; empty: search again
+  bool certain_ = true;           // the last search has found each socket's worker
   absl::Time failing_since_ = absl::InfiniteFuture();
   absl::Time next_look_ = absl::InfinitePast();
   absl::Time next_check_ = absl::InfinitePast();

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A daemon's sockets take slots and keep them; a worker that restarts takes the slot that became empty. The kernel part is a fake
-// that knows sockets by their cookie; tests/e2e/test_steer_daemons.py has the kernel's, under real daemons.
+// A daemon's sockets take slots and keep them; a worker that restarts takes the slot that became empty. The kernel part
+// is a fake that knows sockets by their cookie; tests/e2e/test_steer_daemons.py has the kernel's, under real daemons.
 #include "steer/adopt/adopted_slots.h"
 
 #include <fcntl.h>
@@ -33,8 +33,8 @@ uint64_t Cookie(int socket) {
 class FakeGroup : public KernelGroup {
  public:
   std::map<std::pair<Transport, int>, uint64_t> sockets;
-  std::vector<std::string> calls;           // "insert udp 0", "attach udp"
-  std::map<Transport, uint32_t> programs;   // of the kernel's groups
+  std::vector<std::string> calls;          // "insert udp 0", "attach udp"
+  std::map<Transport, uint32_t> programs;  // of the kernel's groups
   const hr_steer_config& config() const override { return config_; }
   absl::StatusOr<std::vector<Device>> Devices() const override { return std::vector<Device>(); }
   absl::Status Attach(Transport transport, int) override {
@@ -51,7 +51,9 @@ class FakeGroup : public KernelGroup {
     sockets.erase({transport, slot});
     return absl::OkStatus();
   }
-  absl::StatusOr<uint64_t> CookieOf(Transport transport, int slot) const override { return sockets.contains({transport, slot}); }
+  absl::StatusOr<uint64_t> CookieOf(Transport transport, int slot) const override {
+    return sockets.contains({transport, slot});
+  }
   absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>&) override { return absl::OkStatus(); }
   absl::StatusOr<std::array<hr_steer_entry, HR_STEER_BUCKETS>> ReadTable() const override {
     return std::array<hr_steer_entry, HR_STEER_BUCKETS>{};
@@ -90,7 +92,8 @@ AdoptedWorker Worker(pid_t pid, uint64_t udp, uint64_t tcp, bool certain = true)
 
 std::vector<std::string> Text(const std::vector<AdoptedSlot>& slots) {
   std::vector<std::string> lines;
-  for (const AdoptedSlot& slot : slots) lines.push_back(absl::StrCat(slot.worker.pid, ": ", slot.udp.cookie, " ", slot.tcp.cookie));
+  for (const AdoptedSlot& slot : slots)
+    lines.push_back(absl::StrCat(slot.worker.pid, ": ", slot.udp.cookie, " ", slot.tcp.cookie));
   return lines;
 }
 
@@ -121,7 +124,8 @@ TEST(Place, GivesAWorkerWithNewSocketsTheSlotThatBecameEmpty) {
 TEST(Place, GivesAProcessItsFormerSlot) {
   Placement placement = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
   for (AdoptedSlot& slot : placement.slots) slot.udp = slot.tcp = {};
-  EXPECT_THAT(Text(Place(placement.slots, {Worker(11, 5, 6), Worker(12, 7, 8)}).slots), ElementsAre("12: 7 8", "11: 5 6"));
+  EXPECT_THAT(Text(Place(placement.slots, {Worker(11, 5, 6), Worker(12, 7, 8)}).slots),
+              ElementsAre("12: 7 8", "11: 5 6"));
 }
 
 TEST(Place, PutsANewSocketBesideTheOtherOneOfItsWorker) {
@@ -160,7 +164,9 @@ class AdoptedSlotsTest : public net::NamespaceTest {
     EXPECT_THAT(adopted.status(), IsOk());
     return *std::move(adopted);
   }
-  std::string Lines(AdoptedSlots& adopted) { return absl::StrJoin(adopted.Poll(now_ += absl::Milliseconds(250)), "\n"); }
+  std::string Lines(AdoptedSlots& adopted) {
+    return absl::StrJoin(adopted.Poll(now_ += absl::Milliseconds(250)), "\n");
+  }
 
   FakeGroup group_;
   absl::Time now_ = absl::FromUnixSeconds(1);
@@ -172,7 +178,8 @@ TEST_F(AdoptedSlotsTest, EverySocketIsInsertedBeforeTheProgramIsAttached) {
   InNamespace([&] {
     const Child first(HoldBoth), second(HoldBoth);
     const auto adopted = Adopt(Search({first.pid(), second.pid()}));
-    EXPECT_THAT(group_.calls, ElementsAre("insert udp 0", "insert tcp 0", "insert udp 1", "insert tcp 1", "attach udp", "attach tcp"));
+    EXPECT_THAT(group_.calls, ElementsAre("insert udp 0", "insert tcp 0", "insert udp 1", "insert tcp 1", "attach udp",
+                                          "attach tcp"));
     EXPECT_EQ(adopted->slots()[0].worker.pid, first.pid());
     EXPECT_EQ(Lines(*adopted), "");
   });
@@ -362,8 +369,8 @@ TEST_F(AdoptedSlotsTest, AProcessOfTheSameProgramAndAnotherCommandTakesNoSlotUnl
           socklen_t bytes = sizeof(type);
           sockaddr_storage address{};
           socklen_t length = sizeof(address);
-          if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 && getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 &&
-              address.ss_family == AF_INET)
+          if (getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &bytes) == 0 &&
+              getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length) == 0 && address.ss_family == AF_INET)
             close(fd);
         }
         return true;
@@ -373,7 +380,8 @@ TEST_F(AdoptedSlotsTest, AProcessOfTheSameProgramAndAnotherCommandTakesNoSlotUnl
     std::optional<Child> leaves(sleeper("60"));
     const auto adopted = Adopt(Search({stays.pid(), leaves->pid()}));
     leaves.reset();  // sleep(1) ends a moment after its parent
-    for (int i = 0; i < 500 && !adopted->slots()[1].empty(); ++i, absl::SleepFor(absl::Milliseconds(10))) Lines(*adopted);
+    for (int i = 0; i < 500 && !adopted->slots()[1].empty(); ++i, absl::SleepFor(absl::Milliseconds(10)))
+      Lines(*adopted);
     ASSERT_TRUE(adopted->slots()[1].empty());
     const Child other(sleeper("61"));
     Lines(*adopted);
@@ -426,7 +434,8 @@ TEST_F(AdoptedSlotsTest, NewSlotsTakeWorkersThatWait) {
     ASSERT_THAT(adopted->Resize(2, lines), IsOk());
     EXPECT_TRUE(adopted->problems().empty());
     EXPECT_EQ(adopted->slots()[1].worker.pid, more->pid());
-    EXPECT_THAT(adopted->Resize(1, lines), FailsWith(absl::StatusCode::kFailedPrecondition, "slot 1 has the sockets of process"));
+    EXPECT_THAT(adopted->Resize(1, lines),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "slot 1 has the sockets of process"));
     more.reset();
     Lines(*adopted);
     EXPECT_THAT(adopted->Resize(1, lines), IsOk());

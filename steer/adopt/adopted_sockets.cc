@@ -95,7 +95,8 @@ absl::StatusOr<Scan> Look(const SocketSearch& search) {
   if (!processes.ok()) return processes.status();
   scan.processes = *std::move(processes);
   for (const pid_t pid : search.pids) {
-    if (std::none_of(scan.processes.begin(), scan.processes.end(), [&](const Process& each) { return each.pid == pid; })) {
+    if (std::none_of(scan.processes.begin(), scan.processes.end(),
+                     [&](const Process& each) { return each.pid == pid; })) {
       return absl::NotFoundError(absl::StrCat("there is no process ", pid));
     }
   }
@@ -118,8 +119,10 @@ absl::StatusOr<Scan> Look(const SocketSearch& search) {
 }
 
 bool IsInOtherNamespace(pid_t pid) {
-  struct stat own {}, other {};
-  return stat("/proc/thread-self/ns/net", &own) == 0 && stat(absl::StrCat("/proc/", pid, "/ns/net").c_str(), &other) == 0 &&
+  struct stat own {
+  }, other{};
+  return stat("/proc/thread-self/ns/net", &own) == 0 &&
+         stat(absl::StrCat("/proc/", pid, "/ns/net").c_str(), &other) == 0 &&
          (own.st_ino != other.st_ino || own.st_dev != other.st_dev);
 }
 
@@ -143,10 +146,13 @@ absl::Status CheckNamed(const SocketSearch& search, const Scan& scan) {
     const std::vector<Process> family = WithDescendants(scan.processes, {pid});
     for (const Candidate& candidate : scan.candidates) {
       for (const Holder& holder : candidate.holders) {
-        if (std::none_of(family.begin(), family.end(), [&](const Process& each) { return each.pid == holder.process.pid; })) continue;
+        if (std::none_of(family.begin(), family.end(),
+                         [&](const Process& each) { return each.pid == holder.process.pid; }))
+          continue;
         found |= candidate.matches;
         if (!candidate.matches) {
-          elsewhere.insert(absl::StrCat(NameOf(candidate.transport), " ", Listen{candidate.socket.local, search.listen.port}.ToString()));
+          elsewhere.insert(absl::StrCat(NameOf(candidate.transport), " ",
+                                        Listen{candidate.socket.local, search.listen.port}.ToString()));
         }
       }
     }
@@ -154,12 +160,13 @@ absl::Status CheckNamed(const SocketSearch& search, const Scan& scan) {
     const std::string what = absl::StrCat("process ", ToString(family.front()), " has no ", Wanted(search), " of ",
                                           search.listen.ToString());
     if (IsInOtherNamespace(pid)) {
-      return absl::FailedPreconditionError(absl::StrCat(what, " in this network namespace, and runs in another one: nsenter --net=/proc/",
-                                                        pid, "/ns/net hedgerow steer adopt ..."));
+      return absl::FailedPreconditionError(
+          absl::StrCat(what, " in this network namespace, and runs in another one: nsenter --net=/proc/", pid,
+                       "/ns/net hedgerow steer adopt ..."));
     }
-    return absl::NotFoundError(elsewhere.empty()
-                                   ? what
-                                   : absl::StrCat(what, "; it has ", absl::StrJoin(elsewhere, ", "), ": name that address"));
+    return absl::NotFoundError(
+        elsewhere.empty() ? what
+                          : absl::StrCat(what, "; it has ", absl::StrJoin(elsewhere, ", "), ": name that address"));
   }
   return absl::OkStatus();
 }
@@ -182,7 +189,8 @@ absl::Status CheckOptions(const Candidate& candidate, const SocketSearch& search
   }
   if (on != 0) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "the ", NameOf(candidate.transport), " socket ", search.listen.ToString(), " of process ", ToString(holder.process),
+      "the ", NameOf(candidate.transport), " socket ", search.listen.ToString(), " of process ",
+      ToString(holder.process),
       " has no SO_REUSEPORT, so its daemon serves this port by one process. Daemons that can do more set it (docs/steer.md), and "
       "those that take LISTEN_FDS are started by `hedgerow steer run`"));
 }
@@ -192,14 +200,16 @@ absl::Status CheckOneGroup(const std::vector<Candidate>& sockets) {
   const Candidate& first = sockets.front();
   for (const Candidate& each : sockets) {
     if (each.socket.uid != first.socket.uid) {
-      return absl::FailedPreconditionError(absl::StrCat("sockets of different users: that of process ", ToString(first.worker.process), " is of uid ",
-                                                        first.socket.uid, ", that of ", ToString(each.worker.process), " of uid ", each.socket.uid,
-                                                        ". The kernel spreads nothing between users"));
+      return absl::FailedPreconditionError(absl::StrCat("sockets of different users: that of process ",
+                                                        ToString(first.worker.process), " is of uid ", first.socket.uid,
+                                                        ", that of ", ToString(each.worker.process), " of uid ",
+                                                        each.socket.uid, ". The kernel spreads nothing between users"));
     }
     if (each.socket.ifindex != first.socket.ifindex) {
-      return absl::FailedPreconditionError(absl::StrCat("sockets that are bound to different devices: that of process ", ToString(first.worker.process),
-                                                        " to ", Device(first.socket.ifindex), ", that of ", ToString(each.worker.process), " to ",
-                                                        Device(each.socket.ifindex), ". Adopt those of one device"));
+      return absl::FailedPreconditionError(
+          absl::StrCat("sockets that are bound to different devices: that of process ", ToString(first.worker.process),
+                       " to ", Device(first.socket.ifindex), ", that of ", ToString(each.worker.process), " to ",
+                       Device(each.socket.ifindex), ". Adopt those of one device"));
     }
   }
   return absl::OkStatus();
@@ -217,7 +227,9 @@ void NameWorkers(std::vector<Candidate>& sockets) {
 }
 
 AdoptedSocket SocketFrom(const Candidate& candidate) {
-  return {.cookie = candidate.socket.cookie, .holder = candidate.worker.process.pid, .descriptor = candidate.worker.descriptor};
+  return {.cookie = candidate.socket.cookie,
+          .holder = candidate.worker.process.pid,
+          .descriptor = candidate.worker.descriptor};
 }
 
 bool PolledTogether(const HeldSockets& held, const Candidate& a, const Candidate& b) {
@@ -226,23 +238,27 @@ bool PolledTogether(const HeldSockets& held, const Candidate& a, const Candidate
 }
 
 std::string Descriptors(const std::vector<const Candidate*>& sockets) {
-  return absl::StrJoin(sockets, ", ", [](std::string* out, const Candidate* each) { absl::StrAppend(out, each->descriptor()); });
+  return absl::StrJoin(sockets, ", ",
+                       [](std::string* out, const Candidate* each) { absl::StrAppend(out, each->descriptor()); });
 }
 
 // One process's sockets: the threads of some daemons have one pair each.
-absl::StatusOr<std::vector<AdoptedWorker>> Pair(const SocketSearch& search, const HeldSockets& held, std::vector<const Candidate*> udp,
-                                                std::vector<const Candidate*> tcp, bool both) {
+absl::StatusOr<std::vector<AdoptedWorker>> Pair(const SocketSearch& search, const HeldSockets& held,
+                                                std::vector<const Candidate*> udp, std::vector<const Candidate*> tcp,
+                                                bool both) {
   const auto by_descriptor = [](auto* a, auto* b) { return a->descriptor() < b->descriptor(); };
   std::sort(udp.begin(), udp.end(), by_descriptor);
   std::sort(tcp.begin(), tcp.end(), by_descriptor);
   const Process& process = (udp.empty() ? tcp : udp).front()->worker.process;
   const auto refused = [&](const std::string& what, absl::string_view why) {
-    return absl::FailedPreconditionError(absl::StrCat("process ", ToString(process), " has ", what, " of ", search.listen.ToString(), ": ", why,
+    return absl::FailedPreconditionError(absl::StrCat("process ", ToString(process), " has ", what, " of ",
+                                                      search.listen.ToString(), ": ", why,
                                                       ", or adopt one transport (--transport udp, --transport tcp)"));
   };
   if (both && udp.size() != tcp.size()) {
-    return refused(absl::StrCat(udp.size(), " UDP and ", tcp.size(), " listening TCP sockets"),
-                   "a source would meet one worker on both only if each had one of each. Set the daemon's numbers of UDP and TCP workers alike");
+    return refused(
+        absl::StrCat(udp.size(), " UDP and ", tcp.size(), " listening TCP sockets"),
+        "a source would meet one worker on both only if each had one of each. Set the daemon's numbers of UDP and TCP workers alike");
   }
   std::vector<AdoptedWorker> workers;
   for (size_t i = 0; i < std::max(udp.size(), tcp.size()); ++i) {
@@ -278,12 +294,15 @@ struct Key {
 };
 
 Key KeyOf(const SocketSearch& search, const Candidate& candidate, const std::vector<Candidate>& all) {
-  if (const auto known = search.slots.find(candidate.socket.cookie); known != search.slots.end()) return {.slot = known->second};
+  if (const auto known = search.slots.find(candidate.socket.cookie); known != search.slots.end())
+    return {.slot = known->second};
   const Process& process = candidate.worker.process;
   // A worker that made one of its two sockets again: the one place that lacks it is its own.
   for (const Candidate& other : all) {
     const auto known = search.slots.find(other.socket.cookie);
-    if (known == search.slots.end() || other.transport == candidate.transport || other.worker.process.pid != process.pid) continue;
+    if (known == search.slots.end() || other.transport == candidate.transport ||
+        other.worker.process.pid != process.pid)
+      continue;
     if (std::none_of(all.begin(), all.end(), [&](const Candidate& each) {
           const auto slot = search.slots.find(each.socket.cookie);
           return each.transport == candidate.transport && slot != search.slots.end() && slot->second == known->second;
@@ -294,7 +313,8 @@ Key KeyOf(const SocketSearch& search, const Candidate& candidate, const std::vec
   return {.start_ticks = process.start_ticks, .pid = process.pid};
 }
 
-absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, const Scan& scan, const std::vector<Candidate>& sockets) {
+absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, const Scan& scan,
+                                                   const std::vector<Candidate>& sockets) {
   struct Own {
     std::vector<const Candidate*> udp{}, tcp{};
   };
@@ -307,19 +327,22 @@ absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, c
   }
   for (const Transport transport : search.transports) {
     if (!found.contains(transport)) {
-      return absl::NotFoundError(absl::StrCat("no process that was named has a ", NameOf(transport), " socket of ", search.listen.ToString()));
+      return absl::NotFoundError(
+          absl::StrCat("no process that was named has a ", NameOf(transport), " socket of ", search.listen.ToString()));
     }
   }
   std::vector<AdoptedWorker> workers;
   for (auto& [key, own] : of_worker) {
     const auto held = scan.held.find(key.pid);
     const bool both = found.size() == 2 && !key.slot.has_value();
-    auto pairs = Pair(search, held == scan.held.end() ? HeldSockets() : held->second, std::move(own.udp), std::move(own.tcp), both);
+    auto pairs = Pair(search, held == scan.held.end() ? HeldSockets() : held->second, std::move(own.udp),
+                      std::move(own.tcp), both);
     if (!pairs.ok()) return pairs.status();
     std::move(pairs->begin(), pairs->end(), std::back_inserter(workers));
   }
   if (workers.size() > HR_STEER_SLOTS) {
-    return absl::FailedPreconditionError(absl::StrCat(workers.size(), " workers: a group has at most ", HR_STEER_SLOTS));
+    return absl::FailedPreconditionError(
+        absl::StrCat(workers.size(), " workers: a group has at most ", HR_STEER_SLOTS));
   }
   return workers;
 }
@@ -360,8 +383,9 @@ absl::Status RefuseOthers(const AdoptedWorkers& found) {
   if (found.others.empty()) return absl::OkStatus();
   std::vector<std::string> names;
   for (const Process& process : found.others) names.push_back(ToString(process));
-  return absl::FailedPreconditionError(absl::StrCat("process ", absl::StrJoin(names, ", "),
-                                                    " shares this address and port, and would get nothing any more: name it as well, or end it"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("process ", absl::StrJoin(names, ", "),
+                   " shares this address and port, and would get nothing any more: name it as well, or end it"));
 }
 
 absl::StatusOr<net::UniqueFd> OpenSocket(const AdoptedSocket& socket) {
@@ -400,21 +424,25 @@ absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search) {
   }
   if (pids.empty()) {
     if (const auto cookies = CookiesOf(search); cookies.ok() && !cookies->empty()) {
-      return absl::PermissionDeniedError(absl::StrCat("which process has ", search.listen.ToString(), " open is seen with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH only (root has them)"));
+      return absl::PermissionDeniedError(
+          absl::StrCat("which process has ", search.listen.ToString(),
+                       " open is seen with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH only (root has them)"));
     }
-    return absl::NotFoundError(absl::StrCat("no process has ", search.listen.ToString(), " open: start the daemon first, or compare the address with what "
+    return absl::NotFoundError(absl::StrCat("no process has ", search.listen.ToString(),
+                                            " open: start the daemon first, or compare the address with what "
                                             "`ss -lntup` shows"));
   }
   if (programs.size() > 1) {
     std::vector<std::string> names;
     for (const auto& [path, process] : programs) names.push_back(ToString(process));
-    return absl::FailedPreconditionError(absl::StrCat("several programs have ", search.listen.ToString(), " open: ", absl::StrJoin(names, ", "),
-                                                      "; which daemon? Name its pid"));
+    return absl::FailedPreconditionError(absl::StrCat("several programs have ", search.listen.ToString(), " open: ",
+                                                      absl::StrJoin(names, ", "), "; which daemon? Name its pid"));
   }
   return pids;
 }
 
-absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders) {
+absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport,
+                                        const std::vector<Process>& holders) {
   SocketSearch of_transport = search;
   of_transport.transports = {transport};
   const auto candidates = ListCandidates(of_transport);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The sockets of a running daemon whose processes set SO_REUSEPORT themselves: found by sock_diag and /proc, and paired, UDP
-// with TCP, where one process or one epoll set has both. `hedgerow steer adopt` puts them into a group's slots (adopted_slots.h).
+// The sockets of a running daemon whose processes set SO_REUSEPORT themselves: found by sock_diag and /proc, and
+// paired, UDP with TCP, where one process or one epoll set has both. `hedgerow steer adopt` puts them into a group's
+// slots (adopted_slots.h).
 //
 // No descriptor of a socket is kept here: with a second holder the socket would not close when its worker ends.
 #pragma once
@@ -26,9 +27,9 @@
 namespace hedgerow::steer {
 
 struct SocketSearch {
-  std::vector<pid_t> pids{};  // and all that descend from them; empty: see FindDaemon
-  Listen listen{};            // as it was bound: 0.0.0.0 and :: are addresses like others
-  std::set<Transport> transports{};  // these must be found; empty: those that are there
+  std::vector<pid_t> pids{};           // and all that descend from them; empty: see FindDaemon
+  Listen listen{};                     // as it was bound: 0.0.0.0 and :: are addresses like others
+  std::set<Transport> transports{};    // these must be found; empty: those that are there
   std::map<uint64_t, size_t> slots{};  // of the sockets, by their cookies, that have one: they need no pairing
 };
 
@@ -49,15 +50,16 @@ struct AdoptedWorkers {
   std::vector<Process> others{};         // that hold sockets of this address and port, and were not named
 };
 
-// Refuses, by name: a pid that is gone, holds no such socket or is in another network namespace; sockets without SO_REUSEPORT, of
-// different users or bound to different devices; MPTCP; a worker that lacks the transport that others have; sockets of both
-// transports of which it is not known which belong together; more than HR_STEER_SLOTS.
+// Refuses, by name: a pid that is gone, holds no such socket or is in another network namespace; sockets without
+// SO_REUSEPORT, of different users or bound to different devices; MPTCP; a worker that lacks the transport that others
+// have; sockets of both transports of which it is not known which belong together; more than HR_STEER_SLOTS.
 absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search);
 
 // FailedPrecondition: processes that were not named hold sockets of the group, which would receive nothing.
 absl::Status RefuseOthers(const AdoptedWorkers& found);
 
-// A descriptor of the socket for as long as it is needed. NotFound: it has closed, or the descriptor is another one now.
+// A descriptor of the socket for as long as it is needed. NotFound: it has closed, or the descriptor is another one
+// now.
 absl::StatusOr<net::UniqueFd> OpenSocket(const AdoptedSocket& socket);
 
 // The cookies of the sockets of the address and port. Cheap: no process is looked at.
@@ -66,12 +68,14 @@ absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search);
 // Every process that holds one of these sockets, named or not, oldest first; without the calling one.
 absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search);
 
-// The pids of all that hold these sockets. NotFound: no process does. PermissionDenied: the processes cannot be seen. FailedPrecondition: programs of different paths do, so it is not clear
-// which one is the daemon.
+// The pids of all that hold these sockets. NotFound: no process does. PermissionDenied: the processes cannot be seen.
+// FailedPrecondition: programs of different paths do, so it is not clear which one is the daemon.
 absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search);
 
-// A descriptor of any of them; all sockets of a transport are in one reuseport group. NotFound: none of `holders` has one.
-absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport, const std::vector<Process>& holders);
+// A descriptor of any of them; all sockets of a transport are in one reuseport group. NotFound: none of `holders` has
+// one.
+absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport,
+                                        const std::vector<Process>& holders);
 
 // A daemon's own classic filters, by transport (KernelGroup::ClassicFilterOf).
 using Filters = std::map<Transport, std::vector<uint32_t>>;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Sockets of processes as daemons make them are found, given to the worker that reads them, and paired; what cannot be adopted is
-// refused by name.
+// Sockets of processes as daemons make them are found, given to the worker that reads them, and paired; what cannot be
+// adopted is refused by name.
 #include "steer/adopt/adopted_sockets.h"
 
 #include <fcntl.h>
@@ -24,8 +24,11 @@ using net::IsOk;
 
 class AdoptedSocketsTest : public net::NamespaceTest {
  protected:
-  static SocketSearch Search(std::vector<pid_t> pids, std::set<Transport> transports = {}, const char* address = "127.0.0.1") {
-    return {.pids = std::move(pids), .listen = {net::IpAddress::Parse(address).value(), 2055}, .transports = std::move(transports)};
+  static SocketSearch Search(std::vector<pid_t> pids, std::set<Transport> transports = {},
+                             const char* address = "127.0.0.1") {
+    return {.pids = std::move(pids),
+            .listen = {net::IpAddress::Parse(address).value(), 2055},
+            .transports = std::move(transports)};
   }
   static std::vector<pid_t> Pids(const AdoptedWorkers& found) {
     std::vector<pid_t> pids;
@@ -42,7 +45,8 @@ TEST_F(AdoptedSocketsTest, ProcessesWithSocketsOfTheirOwnAreOneWorkerEach) {
     ASSERT_TRUE(first.ready() && second.ready());
     const auto found = FindWorkers(Search({second.pid(), first.pid()}));
     ASSERT_THAT(found.status(), IsOk());
-    ASSERT_EQ(Pids(*found), (std::vector{first.pid(), second.pid()})) << "in the order in which they started, not in that of the call";
+    ASSERT_EQ(Pids(*found), (std::vector{first.pid(), second.pid()}))
+        << "in the order in which they started, not in that of the call";
     std::set<uint64_t> cookies;
     for (const AdoptedWorker& worker : found->workers) {
       EXPECT_TRUE(worker.certain);
@@ -74,14 +78,16 @@ TEST_F(AdoptedSocketsTest, ChildrenOfANamedProcessCount) {
 
 TEST_F(AdoptedSocketsTest, WithoutAPidTheDaemonIsTheOneProgramThatHasThePort) {
   InNamespace([&] {
-    EXPECT_THAT(FindDaemon(Search({})).status(), FailsWith(absl::StatusCode::kNotFound, "no process has 127.0.0.1:2055 open: start the daemon first"));
+    EXPECT_THAT(FindDaemon(Search({})).status(),
+                FailsWith(absl::StatusCode::kNotFound, "no process has 127.0.0.1:2055 open: start the daemon first"));
     std::optional<Child> workers(std::in_place, [] { return ForkWorkers(3, [](size_t) { return HoldBoth(); }); });
     ASSERT_TRUE(workers->ready());
     const auto pids = FindDaemon(Search({}));
     ASSERT_THAT(pids.status(), IsOk());
     EXPECT_EQ(pids->size(), 3u);
     EXPECT_EQ(FindWorkers(Search(*pids))->workers.size(), 3u);
-    const Child stranger([] { return seteuid(65534) == 0 && absl::IsPermissionDenied(FindDaemon(Search({})).status()); });
+    const Child stranger(
+        [] { return seteuid(65534) == 0 && absl::IsPermissionDenied(FindDaemon(Search({})).status()); });
     EXPECT_TRUE(stranger.ready()) << "who may not look is told that";
     // Its socket stays open in a program of another path.
     const Child other([] {
@@ -97,7 +103,8 @@ TEST_F(AdoptedSocketsTest, WithoutAPidTheDaemonIsTheOneProgramThatHasThePort) {
     });
     ASSERT_TRUE(other.ready());
     for (int i = 0; i < 5000 && FindDaemon(Search({})).ok(); ++i) usleep(1000);
-    EXPECT_THAT(FindDaemon(Search({})).status(), FailsWith(absl::StatusCode::kFailedPrecondition, "several programs have 127.0.0.1:2055 open"));
+    EXPECT_THAT(FindDaemon(Search({})).status(),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "several programs have 127.0.0.1:2055 open"));
   });
 }
 
@@ -106,10 +113,12 @@ TEST_F(AdoptedSocketsTest, AHelperMayBeNamedBesideItsParent) {
     int pids[2];
     ASSERT_EQ(pipe(pids), 0);
     const Child daemon([&] {
-      return ForkWorkers(1, [&](size_t) {
-               const pid_t own = getpid();
-               return write(pids[1], &own, sizeof(own)) == sizeof(own);
-             }) && HoldBoth();
+      return ForkWorkers(1,
+                         [&](size_t) {
+                           const pid_t own = getpid();
+                           return write(pids[1], &own, sizeof(own)) == sizeof(own);
+                         }) &&
+             HoldBoth();
     });
     ASSERT_TRUE(daemon.ready());
     pid_t helper = 0;
@@ -117,7 +126,8 @@ TEST_F(AdoptedSocketsTest, AHelperMayBeNamedBesideItsParent) {
     const auto found = FindWorkers(Search({helper, daemon.pid()}));
     ASSERT_THAT(found.status(), IsOk());
     EXPECT_EQ(Pids(*found), (std::vector{daemon.pid()}));
-    EXPECT_THAT(FindWorkers(Search({helper})).status(), FailsWith(absl::StatusCode::kNotFound, "has no UDP or listening TCP socket"));
+    EXPECT_THAT(FindWorkers(Search({helper})).status(),
+                FailsWith(absl::StatusCode::kNotFound, "has no UDP or listening TCP socket"));
   });
 }
 
@@ -129,7 +139,9 @@ TEST_F(AdoptedSocketsTest, OfSocketsThatAllHoldTheEpollSetsTellTheWorker) {
         if (MoveTo(100 + i, MakeUdp()) < 0 || MoveTo(110 + i, MakeTcp()) < 0) return false;
       }
       // The last ones first, so that the order of the descriptors tells something else.
-      return ForkWorkers(3, [&](size_t i) { return AddToEpoll({102 - static_cast<int>(i), 112 - static_cast<int>(i)}); });
+      return ForkWorkers(3, [&](size_t i) {
+        return AddToEpoll({102 - static_cast<int>(i), 112 - static_cast<int>(i)});
+      });
     });
     ASSERT_TRUE(master.ready());
     EXPECT_EQ(HoldersOf(Search({}))->size(), 4u) << "the master holds them too";
@@ -176,8 +188,9 @@ TEST_F(AdoptedSocketsTest, WithoutEpollSetsPairsAreRefusedAndOneTransportIsNot) 
     });
     ASSERT_TRUE(master.ready());
     const SocketSearch search = Search({master.pid()});
-    EXPECT_THAT(FindWorkers(search).status(), FailsWith(absl::StatusCode::kFailedPrecondition,
-                                                        "has the UDP sockets 100, 101 and the TCP sockets 110, 111 of 127.0.0.1:2055"));
+    EXPECT_THAT(FindWorkers(search).status(),
+                FailsWith(absl::StatusCode::kFailedPrecondition,
+                          "has the UDP sockets 100, 101 and the TCP sockets 110, 111 of 127.0.0.1:2055"));
     const auto udp = FindWorkers(Search({master.pid()}, {Transport::kUdp}));
     ASSERT_THAT(udp.status(), IsOk());
     EXPECT_EQ(udp->workers.size(), 2u);
@@ -200,11 +213,12 @@ TEST_F(AdoptedSocketsTest, MptcpIsRefusedByName) {
     const Child daemon([] {
       const int listener = socket(AF_INET, SOCK_STREAM, IPPROTO_MPTCP), on = 1;
       const net::SocketAddress address(net::IpAddress::Parse("127.0.0.1").value(), 2055);
-      return setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0 && bind(listener, address.get(), address.bytes) == 0 &&
-             listen(listener, 1) == 0;
+      return setsockopt(listener, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) == 0 &&
+             bind(listener, address.get(), address.bytes) == 0 && listen(listener, 1) == 0;
     });
     ASSERT_TRUE(daemon.ready());
-    EXPECT_THAT(FindWorkers(Search({daemon.pid()})).status(), FailsWith(absl::StatusCode::kFailedPrecondition, "listens by MPTCP"));
+    EXPECT_THAT(FindWorkers(Search({daemon.pid()})).status(),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "listens by MPTCP"));
   });
 }
 
@@ -231,8 +245,9 @@ TEST_F(AdoptedSocketsTest, ThreadsWithUnequalNumbersAreRefusedUnlessOneTransport
   InNamespace([&] {
     const Child daemon([&] { return MakeUdp() >= 0 && MakeUdp() >= 0 && MakeTcp() >= 0; });
     ASSERT_TRUE(daemon.ready());
-    EXPECT_THAT(FindWorkers(Search({daemon.pid()})).status(),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "has 2 UDP and 1 listening TCP sockets of 127.0.0.1:2055"));
+    EXPECT_THAT(
+        FindWorkers(Search({daemon.pid()})).status(),
+        FailsWith(absl::StatusCode::kFailedPrecondition, "has 2 UDP and 1 listening TCP sockets of 127.0.0.1:2055"));
     const auto found = FindWorkers(Search({daemon.pid()}, {Transport::kUdp}));
     ASSERT_THAT(found.status(), IsOk());
     EXPECT_EQ(found->workers.size(), 2u);
@@ -256,8 +271,8 @@ TEST_F(AdoptedSocketsTest, ConnectionsAndConnectedSocketsAreNone) {
       const int udp = MakeUdp(), connected = MakeUdp(), listener = MakeTcp(), client = socket(AF_INET, SOCK_STREAM, 0);
       const net::SocketAddress address(net::IpAddress::Parse("127.0.0.1").value(), 2055);
       const net::SocketAddress peer(net::IpAddress::Parse("127.0.0.1").value(), 9);
-      return udp >= 0 && connect(connected, peer.get(), peer.bytes) == 0 && connect(client, address.get(), address.bytes) == 0 &&
-             accept(listener, nullptr, nullptr) >= 0;
+      return udp >= 0 && connect(connected, peer.get(), peer.bytes) == 0 &&
+             connect(client, address.get(), address.bytes) == 0 && accept(listener, nullptr, nullptr) >= 0;
     });
     ASSERT_TRUE(daemon.ready());
     const auto found = FindWorkers(Search({daemon.pid()}));
@@ -282,7 +297,8 @@ TEST_F(AdoptedSocketsTest, WhatCannotBeAdoptedIsRefusedByName) {
     std::optional<Child> gone(HoldBoth);
     const pid_t gone_pid = gone->pid();
     gone.reset();
-    EXPECT_THAT(FindWorkers(Search({gone_pid})).status(), FailsWith(absl::StatusCode::kNotFound, absl::StrCat("there is no process ", gone_pid)));
+    EXPECT_THAT(FindWorkers(Search({gone_pid})).status(),
+                FailsWith(absl::StatusCode::kNotFound, absl::StrCat("there is no process ", gone_pid)));
     const Child idle([] { return true; });
     EXPECT_THAT(FindWorkers(Search({idle.pid()})).status(),
                 FailsWith(absl::StatusCode::kNotFound, absl::StrCat("process ", idle.pid(), " (")));
@@ -292,7 +308,8 @@ TEST_F(AdoptedSocketsTest, WhatCannotBeAdoptedIsRefusedByName) {
     const Child unnamed(HoldBoth);
     const auto found = FindWorkers(Search({named.pid()}));
     ASSERT_THAT(found.status(), IsOk());
-    EXPECT_THAT(RefuseOthers(*found), FailsWith(absl::StatusCode::kFailedPrecondition, absl::StrCat("process ", unnamed.pid(), " (")));
+    EXPECT_THAT(RefuseOthers(*found),
+                FailsWith(absl::StatusCode::kFailedPrecondition, absl::StrCat("process ", unnamed.pid(), " (")));
     EXPECT_THAT(FindWorkers(Search({named.pid(), unnamed.pid()})).status(), IsOk());
     const Child udp_only([] { return MakeUdp() >= 0; });
     EXPECT_THAT(FindWorkers(Search({named.pid(), unnamed.pid(), udp_only.pid()})).status(),
@@ -306,7 +323,8 @@ TEST_F(AdoptedSocketsTest, SocketsWithoutReusePortAreRefused) {
   InNamespace([&] {
     const Child daemon([] { return MakeUdp({.reuse_port = false}) >= 0; });
     ASSERT_TRUE(daemon.ready());
-    EXPECT_THAT(FindWorkers(Search({daemon.pid()})).status(), FailsWith(absl::StatusCode::kFailedPrecondition, "has no SO_REUSEPORT"));
+    EXPECT_THAT(FindWorkers(Search({daemon.pid()})).status(),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "has no SO_REUSEPORT"));
   });
 }
 
@@ -320,9 +338,13 @@ TEST_F(AdoptedSocketsTest, SocketsOfDifferentDevicesAndUsersAreRefused) {
     std::optional<Child> second(bound_to("two", 0));
     ASSERT_TRUE(first.ready() && second->ready());
     EXPECT_THAT(FindWorkers(Search({first.pid(), second->pid()}, {}, "0.0.0.0")).status(),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "sockets that are bound to different devices: that of process"));
+                FailsWith(absl::StatusCode::kFailedPrecondition,
+                          "sockets that are bound to different devices: that of process"));
     second.reset();
-    const Child other([] { return setresgid(65534, 65534, 0) == 0 && seteuid(65534) == 0 && MakeUdp({.address = "0.0.0.0", .device = "two"}) >= 0; });
+    const Child other([] {
+      return setresgid(65534, 65534, 0) == 0 && seteuid(65534) == 0 &&
+             MakeUdp({.address = "0.0.0.0", .device = "two"}) >= 0;
+    });
     ASSERT_TRUE(other.ready());
     EXPECT_THAT(FindWorkers(Search({first.pid(), other.pid()}, {}, "0.0.0.0")).status(),
                 FailsWith(absl::StatusCode::kFailedPrecondition, "sockets of different users: that of process"));
@@ -334,7 +356,8 @@ TEST_F(AdoptedSocketsTest, ADaemonInAnotherNamespaceIsRefusedWithTheWayIn) {
     const Child elsewhere([] { return unshare(CLONE_NEWNET) == 0 && MakeUdp({.address = "0.0.0.0"}) >= 0; });
     ASSERT_TRUE(elsewhere.ready());
     EXPECT_THAT(FindWorkers(Search({elsewhere.pid()}, {}, "0.0.0.0")).status(),
-                FailsWith(absl::StatusCode::kFailedPrecondition, absl::StrCat("nsenter --net=/proc/", elsewhere.pid(), "/ns/net")));
+                FailsWith(absl::StatusCode::kFailedPrecondition,
+                          absl::StrCat("nsenter --net=/proc/", elsewhere.pid(), "/ns/net")));
   });
 }
 
@@ -363,7 +386,8 @@ TEST_F(AdoptedSocketsTest, ASocketThatClosedIsNotOpenedAgain) {
     ++other.cookie;
     EXPECT_THAT(OpenSocket(other).status(), FailsWith(absl::StatusCode::kNotFound, "has closed its socket"));
     daemon.reset();
-    EXPECT_THAT(OpenSocket(*found->workers[0].udp).status(), FailsWith(absl::StatusCode::kNotFound, "has closed its socket"));
+    EXPECT_THAT(OpenSocket(*found->workers[0].udp).status(),
+                FailsWith(absl::StatusCode::kNotFound, "has closed its socket"));
     EXPECT_TRUE(CookiesOf(Search({}))->empty()) << "nothing here keeps a socket open";
   });
 }

@@ -55,7 +55,8 @@ struct Endpoint {
   uint16_t port = 0;
 
   std::string ToString() const {
-    return address.is_v4() && family == AF_INET ? absl::StrCat(address.ToString(), ":", port) : absl::StrCat("[", address.ToString(), "]:", port);
+    return address.is_v4() && family == AF_INET ? absl::StrCat(address.ToString(), ":", port)
+                                                : absl::StrCat("[", address.ToString(), "]:", port);
   }
   bool operator==(const Endpoint&) const = default;
 };
@@ -94,8 +95,8 @@ absl::StatusOr<std::vector<GivenSocket>> TakeSockets() {
   const char* pid_text = getenv("LISTEN_PID");
   const char* count_text = getenv("LISTEN_FDS");
   int pid = 0, count = 0;
-  if (pid_text == nullptr || count_text == nullptr || !absl::SimpleAtoi(pid_text, &pid) || !absl::SimpleAtoi(count_text, &count) ||
-      pid != getpid() || count < 1) {
+  if (pid_text == nullptr || count_text == nullptr || !absl::SimpleAtoi(pid_text, &pid) ||
+      !absl::SimpleAtoi(count_text, &count) || pid != getpid() || count < 1) {
     return absl::FailedPreconditionError(
         "no sockets were handed over (LISTEN_FDS): start this by `hedgerow steer run --listen ADDRESS:PORT -n N -- hedgerow steer bind -- "
         "CMD...`, or by a systemd socket unit");
@@ -112,7 +113,8 @@ absl::StatusOr<std::vector<GivenSocket>> TakeSockets() {
     socket.endpoint = *endpoint;
     sockets.push_back(std::move(socket));
   }
-  if (sockets.empty()) return absl::FailedPreconditionError("none of the sockets that were handed over is a UDP or TCP socket");
+  if (sockets.empty())
+    return absl::FailedPreconditionError("none of the sockets that were handed over is a UDP or TCP socket");
   return sockets;
 }
 
@@ -129,16 +131,19 @@ std::string OptionOf(int socket, int level, int name) {
 bool IsItsOwn(int level, int name) {
   if (level == SOL_SOCKET)
     return name == SO_REUSEADDR || name == SO_REUSEPORT || name == SO_ERROR || name == SO_SNDBUF || name == SO_RCVBUF ||
-           name == SO_ACCEPTCONN || name == SO_GET_FILTER || name == SO_COOKIE || name == SO_MEMINFO || name == SO_INCOMING_CPU;
-  if (level == IPPROTO_IPV6) return name >= 62 && name <= 69 && name != IPV6_RECVTCLASS && name != IPV6_TCLASS;  // netfilter's
+           name == SO_ACCEPTCONN || name == SO_GET_FILTER || name == SO_COOKIE || name == SO_MEMINFO ||
+           name == SO_INCOMING_CPU;
+  if (level == IPPROTO_IPV6)
+    return name >= 62 && name <= 69 && name != IPV6_RECVTCLASS && name != IPV6_TCLASS;  // netfilter's
   return level == IPPROTO_TCP && (name == TCP_INFO || name == TCP_ZEROCOPY_RECEIVE);
 }
 
-// Options that a daemon sets before bind(2) apply from the first packet on. Returns those that it set and that `to` does
-// not take: "41/26" (level/number).
+// Options that a daemon sets before bind(2) apply from the first packet on. Returns those that it set and that `to`
+// does not take: "41/26" (level/number).
 std::vector<std::string> CopyOptions(int from, int to) {
   std::vector<std::string> lost;
-  const net::UniqueFd fresh(socket(IntOption(from, SOL_SOCKET, SO_DOMAIN), IntOption(from, SOL_SOCKET, SO_TYPE) | SOCK_CLOEXEC,
+  const net::UniqueFd fresh(socket(IntOption(from, SOL_SOCKET, SO_DOMAIN),
+                                   IntOption(from, SOL_SOCKET, SO_TYPE) | SOCK_CLOEXEC,
                                    IntOption(from, SOL_SOCKET, SO_PROTOCOL)));
   for (const auto& [level, last] :
        {std::pair(SOL_SOCKET, 80), {IPPROTO_IP, 52}, {IPPROTO_IPV6, 80}, {IPPROTO_TCP, 37}, {IPPROTO_UDP, 104}}) {
@@ -148,7 +153,8 @@ std::vector<std::string> CopyOptions(int from, int to) {
       // Of another device than the other sockets of the group it would be in none.
       const bool is_device = level == SOL_SOCKET && (name == SO_BINDTODEVICE || name == SO_BINDTOIFINDEX);
       if (!is_device) setsockopt(to, level, name, wanted.data(), static_cast<socklen_t>(wanted.size()));
-      if (wanted != OptionOf(fresh.get(), level, name) && wanted != OptionOf(to, level, name)) lost.push_back(absl::StrCat(level, "/", name));
+      if (wanted != OptionOf(fresh.get(), level, name) && wanted != OptionOf(to, level, name))
+        lost.push_back(absl::StrCat(level, "/", name));
     }
   }
   sock_filter code[BPF_MAXINSNS];
@@ -161,7 +167,8 @@ std::vector<std::string> CopyOptions(int from, int to) {
   for (const auto& [name, forced] : {std::pair(SO_RCVBUF, SO_RCVBUFFORCE), std::pair(SO_SNDBUF, SO_SNDBUFFORCE)}) {
     const int wanted = IntOption(from, SOL_SOCKET, name) / 2;
     if (wanted * 2 <= IntOption(to, SOL_SOCKET, name)) continue;
-    if (setsockopt(to, SOL_SOCKET, forced, &wanted, sizeof(wanted)) != 0) setsockopt(to, SOL_SOCKET, name, &wanted, sizeof(wanted));
+    if (setsockopt(to, SOL_SOCKET, forced, &wanted, sizeof(wanted)) != 0)
+      setsockopt(to, SOL_SOCKET, name, &wanted, sizeof(wanted));
   }
   const int flags = fcntl(from, F_GETFL), now = fcntl(to, F_GETFL);
   if (flags >= 0 && now >= 0) fcntl(to, F_SETFL, (now & ~O_NONBLOCK) | (flags & O_NONBLOCK));
@@ -196,7 +203,8 @@ std::vector<Registration> RegistrationsOf(pid_t process, int descriptor, uint32_
       unsigned events = 0;
       unsigned long long data = 0;
       unsigned long socket = 0;
-      if (std::sscanf(line.c_str(), "tfd: %d events: %x data: %llx pos:%*u ino:%lx", &target, &events, &data, &socket) != 4 ||
+      if (std::sscanf(line.c_str(), "tfd: %d events: %x data: %llx pos:%*u ino:%lx", &target, &events, &data,
+                      &socket) != 4 ||
           target != descriptor || socket != inode) {
         continue;
       }
@@ -264,7 +272,8 @@ class Monitor {
     std::string value(std::min<size_t>(call.data.args[4], 512), '\0');
     const iovec to{.iov_base = value.data(), .iov_len = value.size()};
     const iovec from{.iov_base = reinterpret_cast<void*>(call.data.args[3]), .iov_len = value.size()};
-    if (!own.ok() || process_vm_readv(static_cast<pid_t>(call.pid), &to, 1, &from, 1, 0) < 0 || !Waits(call)) return false;
+    if (!own.ok() || process_vm_readv(static_cast<pid_t>(call.pid), &to, 1, &from, 1, 0) < 0 || !Waits(call))
+      return false;
     keys_.push_back({CookieOf(own->get()), static_cast<int>(call.data.args[2]), std::move(value)});
     // The oldest ones are of sockets that were bound, or connected, since.
     if (keys_.size() > kKeysMax) keys_.pop_front();
@@ -272,10 +281,12 @@ class Monitor {
   }
 
   // Whether the caller still waits: its number may be another process's now, whose descriptor was taken.
-  bool Waits(const seccomp_notif& call) const { return ioctl(notifications_.get(), SECCOMP_IOCTL_NOTIF_ID_VALID, &call.id) == 0; }
+  bool Waits(const seccomp_notif& call) const {
+    return ioctl(notifications_.get(), SECCOMP_IOCTL_NOTIF_ID_VALID, &call.id) == 0;
+  }
 
-  // A socket that was handed over listens already. A daemon that asks for a shorter queue than the supervisor's (pmbmpd: 1) would
-  // lose connections that arrive together.
+  // A socket that was handed over listens already. A daemon that asks for a shorter queue than the supervisor's
+  // (pmbmpd: 1) would lose connections that arrive together.
   bool KeepBacklog(const seccomp_notif& call) {
     const auto own = DescriptorOf(ProcessOf(call), static_cast<int>(call.data.args[0]));
     if (!own.ok() || !Waits(call)) return false;
@@ -303,9 +314,12 @@ class Monitor {
     const size_t bytes = std::min(static_cast<size_t>(call.data.args[2]), sizeof(address));
     const iovec to{.iov_base = &address, .iov_len = bytes};
     const iovec from{.iov_base = reinterpret_cast<void*>(call.data.args[1]), .iov_len = bytes};
-    if (process_vm_readv(thread, &to, 1, &from, 1, 0) < 0) return Complain(absl::StrCat("cannot read what process ", thread, " binds", Hint(errno)));
+    if (process_vm_readv(thread, &to, 1, &from, 1, 0) < 0)
+      return Complain(absl::StrCat("cannot read what process ", thread, " binds", Hint(errno)));
     const auto wanted = EndpointOf(address);
-    if (!wanted || std::none_of(sockets_.begin(), sockets_.end(), [&](const auto& each) { return each.endpoint.port == wanted->port; })) return false;
+    if (!wanted || std::none_of(sockets_.begin(), sockets_.end(),
+                                [&](const auto& each) { return each.endpoint.port == wanted->port; }))
+      return false;
     const pid_t process = ProcessOf(call);
     const auto own = DescriptorOf(process, descriptor);
     if (!Waits(call)) return false;
@@ -317,27 +331,30 @@ class Monitor {
       const bool has_it = held.ok() && !held->descriptors.empty();
       if (given.endpoint != *wanted && !has_it) continue;
       if (given.endpoint != *wanted) return ServeByOther(own->get(), given);
-      return has_it ? LetBind(own->get(), given)
-                                                     : Put(call, given, own->get(), process, descriptor);
+      return has_it ? LetBind(own->get(), given) : Put(call, given, own->get(), process, descriptor);
     }
-    return Complain(absl::StrCat("binds ", type == SOCK_DGRAM ? "UDP " : "TCP ", wanted->ToString(), ", and the sockets handed over are ", Given(),
+    return Complain(absl::StrCat("binds ", type == SOCK_DGRAM ? "UDP " : "TCP ", wanted->ToString(),
+                                 ", and the sockets handed over are ", Given(),
                                  ": the address of --listen and the daemon's must be the same one"));
   }
 
   // A group of [::] serves IPv4 too.
   static bool Covers(const Endpoint& given, const Endpoint& wanted) {
     const auto is_any = [](const Endpoint& each) { return Listen{each.address, 0}.wildcard(); };
-    return given.family == AF_INET6 && wanted.family == AF_INET && is_any(given) && is_any(wanted) && given.port == wanted.port;
+    return given.family == AF_INET6 && wanted.family == AF_INET && is_any(given) && is_any(wanted) &&
+           given.port == wanted.port;
   }
 
-  // The daemon has a socket for each family, and that of the slot has both: the other one gets a port of its own, on loopback.
+  // The daemon has a socket for each family, and that of the slot has both: the other one gets a port of its own, on
+  // loopback.
   bool ServeByOther(int own, const GivenSocket& given) const {
     sockaddr_in nowhere{};
     nowhere.sin_family = AF_INET;
     nowhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     if (bind(own, reinterpret_cast<const sockaddr*>(&nowhere), sizeof(nowhere)) != 0) return false;
-    Complain(absl::StrCat("0.0.0.0:", given.endpoint.port, " is served by its socket of ", given.endpoint.ToString(),
-                          ", which is no IPV6_V6ONLY one and has IPv4 clients as ::ffff:ADDRESS: see its access lists"));
+    Complain(
+        absl::StrCat("0.0.0.0:", given.endpoint.port, " is served by its socket of ", given.endpoint.ToString(),
+                     ", which is no IPV6_V6ONLY one and has IPv4 clients as ::ffff:ADDRESS: see its access lists"));
     return true;
   }
 
@@ -360,13 +377,16 @@ class Monitor {
     size_t keys = 0;
     for (const Key& key : keys_) {
       if (key.cookie != CookieOf(own)) continue;
-      const bool done = setsockopt(given.fd.get(), IPPROTO_TCP, key.option, key.value.data(), static_cast<socklen_t>(key.value.size())) == 0;
+      const bool done = setsockopt(given.fd.get(), IPPROTO_TCP, key.option, key.value.data(),
+                                   static_cast<socklen_t>(key.value.size())) == 0;
       if (!done) lost.push_back("TCP_MD5SIG");
       keys += done;
     }
-    if (keys > 0) Complain(absl::StrCat("the keys of ", keys, " peers (TCP_MD5SIG) are those of ", given.endpoint.ToString()));
+    if (keys > 0)
+      Complain(absl::StrCat("the keys of ", keys, " peers (TCP_MD5SIG) are those of ", given.endpoint.ToString()));
     if (!lost.empty()) {
-      Complain(absl::StrCat("socket options (level/number) of ", given.endpoint.ToString(), " that are not taken over: ", absl::StrJoin(lost, ", ")));
+      Complain(absl::StrCat("socket options (level/number) of ", given.endpoint.ToString(),
+                            " that are not taken over: ", absl::StrJoin(lost, ", ")));
     }
     const std::vector<Registration> polled = RegistrationsOf(process, descriptor, InodeOf(own));
     const uint64_t flags = NumberIn(absl::StrCat("/proc/", process, "/fdinfo/", descriptor), "flags:", 8).value_or(0);
@@ -377,23 +397,27 @@ class Monitor {
     put.newfd = static_cast<uint32_t>(descriptor);
     put.newfd_flags = (flags & O_CLOEXEC) != 0 ? O_CLOEXEC : 0;
     if (ioctl(notifications_.get(), SECCOMP_IOCTL_NOTIF_ADDFD, &put) >= 0) {
-      if (!polled.empty() && !Register(polled, given.fd.get(), descriptor)) Complain("an epoll set that had the socket before bind(2) does not take the one in its place");
+      if (!polled.empty() && !Register(polled, given.fd.get(), descriptor))
+        Complain("an epoll set that had the socket before bind(2) does not take the one in its place");
       return true;
     }
-    return errno == ENOENT || Complain(absl::StrCat("the socket could not be put in place: ", std::strerror(errno)));  // ENOENT: the caller is gone
+    return errno == ENOENT || Complain(absl::StrCat("the socket could not be put in place: ",
+                                                    std::strerror(errno)));  // ENOENT: the caller is gone
   }
 
   std::string Given() const {
     std::string text;
     for (const GivenSocket& given : sockets_) {
-      absl::StrAppend(&text, text.empty() ? "" : ", ", given.type == SOCK_DGRAM ? "UDP " : "TCP ", given.endpoint.ToString());
+      absl::StrAppend(&text, text.empty() ? "" : ", ", given.type == SOCK_DGRAM ? "UDP " : "TCP ",
+                      given.endpoint.ToString());
     }
     return text;
   }
 
   static std::string Hint(int error) {
-    return absl::StrCat(": ", std::strerror(error),
-                        error == EPERM ? " (a process of another user, or kernel.yama.ptrace_scope; CAP_SYS_PTRACE helps)" : "");
+    return absl::StrCat(
+        ": ", std::strerror(error),
+        error == EPERM ? " (a process of another user, or kernel.yama.ptrace_scope; CAP_SYS_PTRACE helps)" : "");
   }
 
   bool Complain(const std::string& text) const {
@@ -422,7 +446,8 @@ constexpr uint32_t kArchitecture = AUDIT_ARCH_AARCH64;
 #error "the audit name of this architecture is not known here"
 #endif
 
-// bind(2), listen(2) and the setting of a TCP key wait for the monitor, everything else goes on. Processes of another architecture than ours bind as always.
+// bind(2), listen(2) and the setting of a TCP key wait for the monitor, everything else goes on. Processes of another
+// architecture than ours bind as always.
 absl::StatusOr<net::UniqueFd> InstallFilter() {
   sock_filter code[] = {
       BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, arch)),
@@ -448,7 +473,8 @@ absl::StatusOr<net::UniqueFd> InstallFilter() {
   if (!listener.valid() && errno == EACCES && prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0) listener.Reset(install());
   if (listener.valid()) return listener;
   if (errno == EBUSY) {
-    return absl::FailedPreconditionError("this process is under another such filter already (SECCOMP_RET_USER_NOTIF allows one)");
+    return absl::FailedPreconditionError(
+        "this process is under another such filter already (SECCOMP_RET_USER_NOTIF allows one)");
   }
   return absl::ErrnoToStatus(errno, "install a seccomp filter with a listener");
 }
@@ -458,11 +484,13 @@ absl::Status SendDescriptor(int channel, int descriptor) {
   iovec data{.iov_base = &byte, .iov_len = 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
-  message.msg_iov = &data, message.msg_iovlen = 1, message.msg_control = control, message.msg_controllen = sizeof(control);
+  message.msg_iov = &data, message.msg_iovlen = 1, message.msg_control = control,
+  message.msg_controllen = sizeof(control);
   cmsghdr* header = CMSG_FIRSTHDR(&message);
   header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof(int));
   std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  return sendmsg(channel, &message, MSG_NOSIGNAL) == 1 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "hand the listener to the monitor");
+  return sendmsg(channel, &message, MSG_NOSIGNAL) == 1 ? absl::OkStatus()
+                                                       : absl::ErrnoToStatus(errno, "hand the listener to the monitor");
 }
 
 net::UniqueFd ReceiveDescriptor(int channel) {
@@ -470,7 +498,8 @@ net::UniqueFd ReceiveDescriptor(int channel) {
   iovec data{.iov_base = &byte, .iov_len = 1};
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
   msghdr message{};
-  message.msg_iov = &data, message.msg_iovlen = 1, message.msg_control = control, message.msg_controllen = sizeof(control);
+  message.msg_iov = &data, message.msg_iovlen = 1, message.msg_control = control,
+  message.msg_controllen = sizeof(control);
   int descriptor = -1;
   if (recvmsg(channel, &message, MSG_CMSG_CLOEXEC) != 1) return net::UniqueFd();
   if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && header->cmsg_type == SCM_RIGHTS) {
@@ -498,7 +527,8 @@ absl::Status RunWithSockets(const std::vector<std::string>& command) {
   auto sockets = TakeSockets();
   if (!sockets.ok()) return sockets.status();
   int ends[2];
-  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0) return absl::ErrnoToStatus(errno, "make a socket pair");
+  if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
+    return absl::ErrnoToStatus(errno, "make a socket pair");
   net::UniqueFd own(ends[0]), other(ends[1]);
   // Twice, so that the daemon has no child that it did not start.
   const pid_t child = fork();
@@ -511,7 +541,8 @@ absl::Status RunWithSockets(const std::vector<std::string>& command) {
   other.Reset();
   waitpid(child, nullptr, 0);
   pid_t monitor = 0;
-  if (recv(own.get(), &monitor, sizeof(monitor), 0) != sizeof(monitor)) return absl::InternalError("the monitor did not start");
+  if (recv(own.get(), &monitor, sizeof(monitor), 0) != sizeof(monitor))
+    return absl::InternalError("the monitor did not start");
   prctl(PR_SET_PTRACER, monitor, 0, 0, 0);  // where Yama asks for it; fails without Yama
   {
     const auto listener = InstallFilter();

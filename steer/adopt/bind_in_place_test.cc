@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A program that binds by itself gets the socket that was handed over, with its own options, and its bind(2) succeeds; every other
-// bind is the kernel's. The program is /usr/bin/python3, which knows nothing of this.
+// A program that binds by itself gets the socket that was handed over, with its own options, and its bind(2) succeeds;
+// every other bind is the kernel's. The program is /usr/bin/python3, which knows nothing of this.
 #include "steer/adopt/bind_in_place.h"
 
 #include <arpa/inet.h>
@@ -32,8 +32,11 @@ class BindInPlaceTest : public net::NamespaceTest {
     int code = -1;
     std::string output;  // of both kinds
   };
-  // Python as a worker of `hedgerow steer run`: the UDP socket is 3, the TCP socket 4. `prelude` runs in the child before all.
-  static Ended Run(const std::string& script, const std::function<void()>& prelude = [] {}, const std::string& program = "/usr/bin/python3") {
+  // Python as a worker of `hedgerow steer run`: the UDP socket is 3, the TCP socket 4. `prelude` runs in the child
+  // before all.
+  static Ended Run(
+      const std::string& script, const std::function<void()>& prelude = [] {},
+      const std::string& program = "/usr/bin/python3") {
     int output[2];
     EXPECT_EQ(pipe2(output, O_CLOEXEC), 0);
     const pid_t pid = fork();
@@ -41,7 +44,8 @@ class BindInPlaceTest : public net::NamespaceTest {
       const int udp = MoveTo(100, MakeUdp()), tcp = MoveTo(101, MakeTcp());
       dup2(udp, 3), dup2(tcp, 4), close(udp), close(tcp);
       dup2(output[1], STDOUT_FILENO), dup2(output[1], STDERR_FILENO);
-      setenv("LISTEN_FDS", "2", 1), setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1), setenv("LISTEN_FDNAMES", "udp:tcp", 1);
+      setenv("LISTEN_FDS", "2", 1), setenv("LISTEN_PID", std::to_string(getpid()).c_str(), 1),
+          setenv("LISTEN_FDNAMES", "udp:tcp", 1);
       prelude();
       const absl::Status status = RunWithSockets({program, "-c", script});
       dprintf(STDOUT_FILENO, "%s\n", std::string(status.message()).c_str());
@@ -50,14 +54,17 @@ class BindInPlaceTest : public net::NamespaceTest {
     close(output[1]);
     Ended ended;
     char buffer[4096];
-    for (ssize_t bytes; (bytes = read(output[0], buffer, sizeof(buffer))) > 0;) ended.output.append(buffer, static_cast<size_t>(bytes));
+    for (ssize_t bytes; (bytes = read(output[0], buffer, sizeof(buffer))) > 0;)
+      ended.output.append(buffer, static_cast<size_t>(bytes));
     close(output[0]);  // its end came, so the monitor has ended too
     int status = 0;
     waitpid(pid, &status, 0);
     ended.code = WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
     return ended;
   }
-  static std::string Script(const std::string& body) { return absl::StrCat("import os, socket, struct\nCOOKIE = 57\n", body); }
+  static std::string Script(const std::string& body) {
+    return absl::StrCat("import os, socket, struct\nCOOKIE = 57\n", body);
+  }
 };
 
 // The inode is the socket's identity.
@@ -87,8 +94,9 @@ TEST_F(BindInPlaceTest, ThePlaceOfABoundSocketIsTakenByTheOneThatWasHandedOver) 
   InNamespace([&] {
     const Ended ended = Run(Script(kSame));
     EXPECT_EQ(ended.code, 0) << ended.output;
-    for (const char* line : {"own inode False", "reuseport 1 1", "broadcast 1 buffer 300000", "blocking False inheritable False", "backlog 16",
-                             "environment []", "b'hello'", "accepted True"}) {
+    for (const char* line :
+         {"own inode False", "reuseport 1 1", "broadcast 1 buffer 300000", "blocking False inheritable False",
+          "backlog 16", "environment []", "b'hello'", "accepted True"}) {
       EXPECT_THAT(ended.output, HasSubstr(line));
     }
   });
@@ -181,7 +189,8 @@ for kind, options in SETS.items():
         print("filtered", s.recv(99))
 )"));
     EXPECT_EQ(ended.code, 0) << ended.output;
-    for (const char* line : {"2 True", "1 True", "that are not taken over: 1/25", "filtered b'he'"}) EXPECT_THAT(ended.output, HasSubstr(line));
+    for (const char* line : {"2 True", "1 True", "that are not taken over: 1/25", "filtered b'he'"})
+      EXPECT_THAT(ended.output, HasSubstr(line));
   });
 }
 
@@ -228,7 +237,8 @@ x = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM); x.bind("\0hedgerow"); x.l
 t = socket.socket(socket.AF_INET, socket.SOCK_STREAM); t.bind(("127.0.0.1", 2056)); t.listen(7); print("listens")
 )"));
     EXPECT_EQ(ended.code, 0) << ended.output;
-    for (const char* line : {"port True", "unix b'\\x00hedgerow'", "listens"}) EXPECT_THAT(ended.output, HasSubstr(line));
+    for (const char* line : {"port True", "unix b'\\x00hedgerow'", "listens"})
+      EXPECT_THAT(ended.output, HasSubstr(line));
   });
 }
 
@@ -240,7 +250,10 @@ try: u.bind(("0.0.0.0", 2055))
 except OSError as error: print(error)
 )"));
     EXPECT_EQ(ended.code, 0) << ended.output;
-    EXPECT_THAT(ended.output, HasSubstr("/usr/bin/python3: binds UDP 0.0.0.0:2055, and the sockets handed over are UDP 127.0.0.1:2055, TCP 127.0.0.1:2055"));
+    EXPECT_THAT(
+        ended.output,
+        HasSubstr(
+            "/usr/bin/python3: binds UDP 0.0.0.0:2055, and the sockets handed over are UDP 127.0.0.1:2055, TCP 127.0.0.1:2055"));
     EXPECT_THAT(ended.output, HasSubstr("Address already in use"));
   });
 }
@@ -267,18 +280,20 @@ for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
                               }
                             });
     EXPECT_EQ(ended.code, 0) << ended.output;
-    for (const char* line : {"elsewhere True\n::ffff:127.0.0.1\n::1\n", "0.0.0.0:2055 is served by its socket of [::]:2055", "not taken over: 41/26"})
+    for (const char* line : {"elsewhere True\n::ffff:127.0.0.1\n::1\n",
+                             "0.0.0.0:2055 is served by its socket of [::]:2055", "not taken over: 41/26"})
       EXPECT_THAT(ended.output, HasSubstr(line));
   });
 }
 
 TEST_F(BindInPlaceTest, AnUnprivilegedProgramIsServedToo) {
   InNamespace([&] {
-    const Ended ended = Run(Script("u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nu.bind(('127.0.0.1', 2055))\n"
-                                   "print(os.getuid(), 'reuseport', u.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT))\n"),
-                            [] {
-                              if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0) _exit(1);
-                            });
+    const Ended ended =
+        Run(Script("u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nu.bind(('127.0.0.1', 2055))\n"
+                   "print(os.getuid(), 'reuseport', u.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT))\n"),
+            [] {
+              if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0) _exit(1);
+            });
     EXPECT_EQ(ended.code, 0) << ended.output;
     EXPECT_THAT(ended.output, HasSubstr("65534 reuseport 1"));
   });
@@ -287,8 +302,10 @@ TEST_F(BindInPlaceTest, AnUnprivilegedProgramIsServedToo) {
 TEST_F(BindInPlaceTest, WithoutSocketsOrProgramItSaysSo) {
   InNamespace([&] {
     EXPECT_THAT(Run("", [] { unsetenv("LISTEN_FDS"); }).output, HasSubstr("no sockets were handed over (LISTEN_FDS)"));
-    EXPECT_THAT(Run("", [] { setenv("LISTEN_PID", "1", 1); }).output, HasSubstr("no sockets were handed over (LISTEN_FDS)"));
-    const Ended ended = Run("", [] {}, "/no/such/program");
+    EXPECT_THAT(Run("", [] { setenv("LISTEN_PID", "1", 1); }).output,
+                HasSubstr("no sockets were handed over (LISTEN_FDS)"));
+    const Ended ended = Run(
+        "", [] {}, "/no/such/program");
     EXPECT_EQ(ended.code, 127);
     EXPECT_THAT(ended.output, HasSubstr("start /no/such/program: No such file or directory"));
   });

@@ -34,15 +34,17 @@ struct SocketOptions {
   const char* device = nullptr;
 };
 
-// Bound, and listening where it is TCP; -1 and errno where that fails. For the children, which report it by not becoming ready.
+// Bound, and listening where it is TCP; -1 and errno where that fails. For the children, which report it by not
+// becoming ready.
 inline int MakeSocket(int type, const SocketOptions& options = {}) {
   const auto ip = net::IpAddress::Parse(options.address).value();
   const net::SocketAddress address(ip, options.port);
   const int fd = socket(ip.family(), type, 0);
   const int on = 1;
   if (options.reuse_port && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on)) != 0) return -1;
-  if (options.device != nullptr &&
-      setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, options.device, static_cast<socklen_t>(std::strlen(options.device))) != 0) return -1;
+  if (options.device != nullptr && setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, options.device,
+                                              static_cast<socklen_t>(std::strlen(options.device))) != 0)
+    return -1;
   if (ip.family() == AF_INET6) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
   if (bind(fd, address.get(), address.bytes) != 0) return -1;
   if (type == SOCK_STREAM && listen(fd, 16) != 0) return -1;

@@ -27,7 +27,8 @@ namespace {
 using Stub = AdminClient::Stub;
 
 template <typename Request, typename Reply>
-absl::StatusOr<Reply> Ask(const Call& call, AdminClient::Method<Request, Reply> method, const std::type_identity_t<Request>& request = {}) {
+absl::StatusOr<Reply> Ask(const Call& call, AdminClient::Method<Request, Reply> method,
+                          const std::type_identity_t<Request>& request = {}) {
   const auto places = FindGroup(call.arguments);
   if (!places.ok()) return places.status();
   const auto client = AdminClient::Connect(*places);
@@ -36,7 +37,8 @@ absl::StatusOr<Reply> Ask(const Call& call, AdminClient::Method<Request, Reply> 
 }
 
 template <typename Request, typename Reply>
-int AskAndPrint(const Call& call, AdminClient::Method<Request, Reply> method, const std::type_identity_t<Request>& request,
+int AskAndPrint(const Call& call, AdminClient::Method<Request, Reply> method,
+                const std::type_identity_t<Request>& request,
                 std::type_identity_t<std::string (*)(const Reply&)> text) {
   const auto reply = Ask(call, method, request);
   return reply.ok() ? call.Print(*reply, text(*reply)) : call.Fail(reply.status());
@@ -63,7 +65,8 @@ class GroupView : public operate::EachSecondView {
   std::vector<operate::Line> Lines(int) const override {
     std::vector<operate::Line> lines;
     for (const absl::string_view line : absl::StrSplit(GroupText(group_), '\n')) {
-      lines.push_back({{std::string(line), absl::StartsWith(line, "PROBLEM") ? operate::Mark::kAlarm : operate::Mark::kPlain}});
+      lines.push_back(
+          {{std::string(line), absl::StartsWith(line, "PROBLEM") ? operate::Mark::kAlarm : operate::Mark::kPlain}});
     }
     return lines;
   }
@@ -131,7 +134,8 @@ int RunRestart(const Call& call) {
   v1::RestartWorkerRequest request;
   request.set_slot(*slot);
   return AskAndPrint(call, &Stub::RestartWorker, request, [](const v1::Slot& reply) {
-    return absl::StrCat("slot ", reply.slot(), ": ", reply.state() == "restarting" || reply.state() == "empty"
+    return absl::StrCat("slot ", reply.slot(), ": ",
+                        reply.state() == "restarting" || reply.state() == "empty"
                             ? reply.last_exit()
                             : absl::StrCat("worker ", reply.pid(), " is asked to end, and another one follows"),
                         "\n");

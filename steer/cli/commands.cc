@@ -26,7 +26,8 @@ std::vector<operate::Option> With(std::vector<operate::Option> more) {
 std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
   const std::vector<operate::Option> shared = {
       {"ipv6-prefix", "BITS", "IPv6 addresses that share so many bits are one source (default 128)"},
-      {"devices", "FILE", "lines \"NETWORK NUMBER\": the addresses of a device that has several; \"NETWORK NUMBER gateway\": the field names the device"},
+      {"devices", "FILE",
+       "lines \"NETWORK NUMBER\": the addresses of a device that has several; \"NETWORK NUMBER gateway\": the field names the device"},
       {"gateway-field", "FIELD", "where the datagrams of gateways name their device: 12:4 (OFFSET:BYTES)"},
       {"metrics", "LISTEN", "serve /metrics there: 127.0.0.1:9467, unix:/PATH (default: nowhere)"},
       {"bpffs", "PATH", absl::StrCat("where maps and programs are pinned (default ", net::kDefaultBpffs, ")")},
@@ -44,9 +45,12 @@ std::vector<operate::Option> OptionsOfRun() {
        {"empty", "POLICY",
         "how packets of a slot without a worker are handled: reject (as if nothing listened), drop or next (another slot takes them) "
         "(default reject)"},
-       {"empty-after", "DURATION", "how long a slot may lack its worker before that. Packets wait in its socket meanwhile (default 1s)"},
-       {"heartbeat", "DURATION", "a worker without WATCHDOG=1 for this time is silent, and its slot empty (default: no heartbeat is expected)"},
-       {"stop-timeout", "DURATION", "a worker that is asked to end (stop, restart, resize) is killed after this, and its connections with it (default 10s)"},
+       {"empty-after", "DURATION",
+        "how long a slot may lack its worker before that. Packets wait in its socket meanwhile (default 1s)"},
+       {"heartbeat", "DURATION",
+        "a worker without WATCHDOG=1 for this time is silent, and its slot empty (default: no heartbeat is expected)"},
+       {"stop-timeout", "DURATION",
+        "a worker that is asked to end (stop, restart, resize) is killed after this, and its connections with it (default 10s)"},
        {"user", "USER", "the workers' user (default: the supervisor's)"},
        {"group", "GROUP", "the workers' group (default: the user's)"},
        {"receive-buffer", "SIZE", "of each UDP and TCP socket: 4MiB (default: the kernel's)"}});
@@ -84,7 +88,8 @@ const operate::Program& TheProgram() {
                "steer the processes of a running daemon that sets SO_REUSEPORT itself, and stay in the foreground; without a PID the daemon that has the port",
                OptionsOfAdopt(),
                RunAdopt,
-               {"hedgerow steer adopt --listen 0.0.0.0:2055 $(pidof nfacctd)", "hedgerow steer adopt --listen 0.0.0.0:53 --transport udp"}},
+               {"hedgerow steer adopt --listen 0.0.0.0:2055 $(pidof nfacctd)",
+                "hedgerow steer adopt --listen 0.0.0.0:53 --transport udp"}},
               {"bind",
                "",
                "start a daemon that binds by itself, with the sockets of LISTEN_FDS in place of its own",
@@ -92,37 +97,84 @@ const operate::Program& TheProgram() {
                RunBind,
                {"hedgerow steer run --listen 0.0.0.0:2055 --transport udp -n 4 -- hedgerow-steer bind -- nfcapd -p 2055 -w /var/cache/nfdump/%s"},
                "CMD..."},
-              {"show", "", "show slots, workers, counters and problems", With({{"buckets", "", "with each bucket's slot and count"}, {"watch", "", "again each second, on a screen of its own; q or Ctrl-C ends"}}), RunShow,
+              {"show",
+               "",
+               "show slots, workers, counters and problems",
+               With({{"buckets", "", "with each bucket's slot and count"},
+                     {"watch", "", "again each second, on a screen of its own; q or Ctrl-C ends"}}),
+               RunShow,
                {"hedgerow steer show", "hedgerow steer show --watch", "hedgerow steer show --json"}},
-              {"explain", "ADDRESS", "show which worker the kernel gives this source to, and why",
-               With({{"payload", "HEX", "the datagram's, for gateways whose field names the device"}}), RunExplain,
+              {"explain",
+               "ADDRESS",
+               "show which worker the kernel gives this source to, and why",
+               With({{"payload", "HEX", "the datagram's, for gateways whose field names the device"}}),
+               RunExplain,
                {"hedgerow steer explain 192.0.2.7", "hedgerow steer explain 2001:db8::7 --json"}},
-              {"resize", "N", "change the number of workers; as few sources as possible move", With({}), RunResize, {"hedgerow steer resize 6"}},
-              {"drain", "SLOT", "give a slot's sources to the others; its open connections stay", With({}), RunDrain, {"hedgerow steer drain 2"}},
-              {"undrain", "SLOT", "give a drained slot its share again", With({}), RunUndrain, {"hedgerow steer undrain 2"}},
-              {"weights", "W...", "change the slots' shares, one number for each", With({}), RunWeights, {"hedgerow steer weights 1 1 2 2"}},
-              {"restart", "SLOT", "end a slot's worker (SIGTERM) and start it again; its sources' packets wait", With({}), RunRestart,
+              {"resize",
+               "N",
+               "change the number of workers; as few sources as possible move",
+               With({}),
+               RunResize,
+               {"hedgerow steer resize 6"}},
+              {"drain",
+               "SLOT",
+               "give a slot's sources to the others; its open connections stay",
+               With({}),
+               RunDrain,
+               {"hedgerow steer drain 2"}},
+              {"undrain",
+               "SLOT",
+               "give a drained slot its share again",
+               With({}),
+               RunUndrain,
+               {"hedgerow steer undrain 2"}},
+              {"weights",
+               "W...",
+               "change the slots' shares, one number for each",
+               With({}),
+               RunWeights,
+               {"hedgerow steer weights 1 1 2 2"}},
+              {"restart",
+               "SLOT",
+               "end a slot's worker (SIGTERM) and start it again; its sources' packets wait",
+               With({}),
+               RunRestart,
                {"hedgerow steer restart 0"}},
-              {"reattach", "", "put the group's programs back where another program has replaced them", With({}), RunReattach,
+              {"reattach",
+               "",
+               "put the group's programs back where another program has replaced them",
+               With({}),
+               RunReattach,
                {"hedgerow steer reattach"}},
-              {"stop", "", "end the supervisor and its workers (an adopted daemon goes on), and remove everything", With({}), RunStop, {"hedgerow steer stop"}},
-              {"clean", "", "remove the group of a dead supervisor, its workers included; refused while a supervisor runs",
-               With({{"bpffs", "PATH", "where the pins are, if the group's folder is lost"}}), RunClean, {"hedgerow steer clean --name port-2055"}},
+              {"stop",
+               "",
+               "end the supervisor and its workers (an adopted daemon goes on), and remove everything",
+               With({}),
+               RunStop,
+               {"hedgerow steer stop"}},
+              {"clean",
+               "",
+               "remove the group of a dead supervisor, its workers included; refused while a supervisor runs",
+               With({{"bpffs", "PATH", "where the pins are, if the group's folder is lost"}}),
+               RunClean,
+               {"hedgerow steer clean --name port-2055"}},
               {"version", "", "print the version", {}, RunVersion},
               operate::HelpCommand(),
           },
-      .options = {{"json", "", "print a JSON object, on failure as well; `run` and `adopt`: a line when they are ready"}},
-      .notes = {"`hedgerow-steer help COMMAND` lists the options of one command; `hedgerow steer COMMAND` is the same program.",
-                "A worker gets its slot's sockets as systemd hands them over (LISTEN_FDS, sd_listen_fds(3)): with both transports UDP is "
-                "descriptor 3 and TCP descriptor 4, named udp and tcp in LISTEN_FDNAMES. It may send READY=1 and WATCHDOG=1 to "
-                "NOTIFY_SOCKET (sd_notify(3)). Its slot's number is in HEDGEROW_STEER_SLOT; in CMD's words %s is that number, and %% is %.",
-                "A worker that ends is started again, after a pause of at most 5 s if it ends repeatedly. Its packets wait in its sockets "
-                "meanwhile. SIGTERM and SIGINT end the supervisor and its workers; SIGHUP changes nothing. A supervisor that is killed leaves "
-                "workers and sockets as they are, and the next `run` with the same name takes them over.",
-                "`adopt` leaves workers and sockets the daemon's. A worker that restarts with new sockets takes the slot that became empty, "
-                "within a second. Its packets meanwhile go by --empty. When `adopt` ends, the kernel spreads packets as before.",
-                "When CMD binds a socket to the address and port of a socket that was handed over, `bind` puts the latter in its place (a "
-                "seccomp filter, seccomp_unotify(2)). Other sockets are bound unchanged."},
+      .options = {{"json", "",
+                   "print a JSON object, on failure as well; `run` and `adopt`: a line when they are ready"}},
+      .notes =
+          {"`hedgerow-steer help COMMAND` lists the options of one command; `hedgerow steer COMMAND` is the same program.",
+           "A worker gets its slot's sockets as systemd hands them over (LISTEN_FDS, sd_listen_fds(3)): with both transports UDP is "
+           "descriptor 3 and TCP descriptor 4, named udp and tcp in LISTEN_FDNAMES. It may send READY=1 and WATCHDOG=1 to "
+           "NOTIFY_SOCKET (sd_notify(3)). Its slot's number is in HEDGEROW_STEER_SLOT; in CMD's words %s is that number, and %% is %.",
+           "A worker that ends is started again, after a pause of at most 5 s if it ends repeatedly. Its packets wait in its sockets "
+           "meanwhile. SIGTERM and SIGINT end the supervisor and its workers; SIGHUP changes nothing. A supervisor that is killed leaves "
+           "workers and sockets as they are, and the next `run` with the same name takes them over.",
+           "`adopt` leaves workers and sockets the daemon's. A worker that restarts with new sockets takes the slot that became empty, "
+           "within a second. Its packets meanwhile go by --empty. When `adopt` ends, the kernel spreads packets as before.",
+           "When CMD binds a socket to the address and port of a socket that was handed over, `bind` puts the latter in its place (a "
+           "seccomp filter, seccomp_unotify(2)). Other sockets are bound unchanged."},
       .exit_codes = {{"0", "done; `run` and `adopt`: ended by a signal or `stop`"},
                      {"1", "failure; the message has the reason"},
                      {"2", "usage error"},
@@ -141,28 +193,35 @@ absl::StatusOr<Places> FindGroup(const Arguments& arguments) {
     return good.ok() ? absl::StatusOr<Places>(places) : good;
   }
   const std::vector<std::string> names = ListGroups(places.run_dir);
-  if (names.empty()) return absl::UnavailableError(absl::StrCat("no group runs here (", places.run_dir, "): `hedgerow steer run` starts one"));
+  if (names.empty())
+    return absl::UnavailableError(
+        absl::StrCat("no group runs here (", places.run_dir, "): `hedgerow steer run` starts one"));
   if (names.size() > 1) {
-    return absl::InvalidArgumentError(absl::StrCat("which group? There are ", absl::StrJoin(names, ", "), ": give --name"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("which group? There are ", absl::StrJoin(names, ", "), ": give --name"));
   }
   places.name = names[0];
   return places;
 }
 
-absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name, absl::Duration otherwise) {
+absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name,
+                                              absl::Duration otherwise) {
   if (!arguments.Has(name)) return otherwise;
   const auto ns = config::ParseDurationNs(arguments.Get(name));
   if (!ns.has_value() || *ns < 1'000'000 || *ns > 86'400'000'000'000) {
-    return absl::InvalidArgumentError(absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected 1ms to 24h: 250ms, 2s"));
+    return absl::InvalidArgumentError(
+        absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected 1ms to 24h: 250ms, 2s"));
   }
   return absl::Nanoseconds(*ns);
 }
 
-absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::string& name, int64_t otherwise, int64_t least, int64_t most) {
+absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::string& name, int64_t otherwise,
+                                     int64_t least, int64_t most) {
   if (!arguments.Has(name)) return otherwise;
   const auto number = config::ParseWhole(arguments.Get(name));
   if (number.has_value() && *number >= least && *number <= most) return *number;
-  return absl::InvalidArgumentError(absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected ", least, " to ", most));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected ", least, " to ", most));
 }
 
 absl::StatusOr<uint32_t> NumberWord(const std::string& word, const std::string& what) {
@@ -177,8 +236,8 @@ int RunVersion(const Call& call) {
   report.set_commit(operate::kCommit);
   report.set_commit_date(operate::kCommitDate);
   report.set_layout(HR_STEER_LAYOUT);
-  return call.Print(report, absl::StrCat("hedgerow-steer ", operate::kVersion, " (map layout ", HR_STEER_LAYOUT, ", commit ", operate::kCommit,
-                                         " of ", operate::kCommitDate, ")\n"));
+  return call.Print(report, absl::StrCat("hedgerow-steer ", operate::kVersion, " (map layout ", HR_STEER_LAYOUT,
+                                         ", commit ", operate::kCommit, " of ", operate::kCommitDate, ")\n"));
 }
 
 }  // namespace hedgerow::steer::cli

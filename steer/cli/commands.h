@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The commands of `hedgerow steer`, which is hedgerow-steer: each prints and returns an exit code. The table of all is in
-// commands.cc; finding the command and help are operate/command_line.h's.
+// The commands of `hedgerow steer`, which is hedgerow-steer: each prints and returns an exit code. The table of all is
+// in commands.cc; finding the command and help are operate/command_line.h's.
 #pragma once
 
 #include <string>
@@ -32,8 +32,10 @@ struct Policy {
 // InvalidArgument names the option.
 absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<const Policy> policies);
 // A duration above 0, or `otherwise` without the option.
-absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name, absl::Duration otherwise);
-absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::string& name, int64_t otherwise, int64_t least, int64_t most);
+absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name,
+                                              absl::Duration otherwise);
+absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::string& name, int64_t otherwise,
+                                     int64_t least, int64_t most);
 // A word of a command: "3" as a number of at least 0.
 absl::StatusOr<uint32_t> NumberWord(const std::string& word, const std::string& what);
 

@@ -32,13 +32,33 @@ Outcome Steer(const std::vector<std::string>& words) {
 }
 
 TEST(SteerCommands, AreRefusedWithTheirUsage) {
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"run"}, {"run", "-n", "2", "--", "true"}, {"run", "--listen", "127.0.0.1:1", "-n", "2"}, {"run", "-n"},
-           {"run", "--listen", "127.0.0.1:1", "--", "true"}, {"resize"}, {"resize", "two"}, {"resize", "2", "3"}, {"drain"}, {"weights"},
-           {"weights", "1", "heavy"}, {"explain"}, {"explain", "router"}, {"explain", "192.0.2.1", "--payload", "abc"},
-           {"adopt"}, {"adopt", "--listen", "127.0.0.1:1", "nginx"}, {"adopt", "12"},
-           {"adopt", "--listen", "127.0.0.1:1", "--empty", "stand-in", "12"}, {"bind"}, {"bind", "nfcapd"}, {"simulate"}, {"show", "it"},
-           {"show", "--", "x"}, {"stop", "now"}, {"shw"}, {"show", "--name", "Bad Name"}}) {
+  for (const std::vector<std::string>& words :
+       std::vector<std::vector<std::string>>{{"run"},
+                                             {"run", "-n", "2", "--", "true"},
+                                             {"run", "--listen", "127.0.0.1:1", "-n", "2"},
+                                             {"run", "-n"},
+                                             {"run", "--listen", "127.0.0.1:1", "--", "true"},
+                                             {"resize"},
+                                             {"resize", "two"},
+                                             {"resize", "2", "3"},
+                                             {"drain"},
+                                             {"weights"},
+                                             {"weights", "1", "heavy"},
+                                             {"explain"},
+                                             {"explain", "router"},
+                                             {"explain", "192.0.2.1", "--payload", "abc"},
+                                             {"adopt"},
+                                             {"adopt", "--listen", "127.0.0.1:1", "nginx"},
+                                             {"adopt", "12"},
+                                             {"adopt", "--listen", "127.0.0.1:1", "--empty", "stand-in", "12"},
+                                             {"bind"},
+                                             {"bind", "nfcapd"},
+                                             {"simulate"},
+                                             {"show", "it"},
+                                             {"show", "--", "x"},
+                                             {"stop", "now"},
+                                             {"shw"},
+                                             {"show", "--name", "Bad Name"}}) {
     const Outcome refused = Steer(words);
     EXPECT_EQ(refused.exit_code, kExitUsage) << testing::PrintToString(words) << refused.err;
     EXPECT_EQ(refused.out, "");
@@ -77,7 +97,8 @@ TEST(SteerCommands, HelpListsEveryCommandAndTheDocumentationNamesThem) {
 }
 
 TEST(SteerCommands, HelpSaysWhatStandsBehindTheDashes) {
-  EXPECT_THAT(Steer({"help", "run"}).out, HasSubstr("usage: hedgerow-steer run --listen ADDRESS:PORT --workers N [OPTIONS] -- CMD..."));
+  EXPECT_THAT(Steer({"help", "run"}).out,
+              HasSubstr("usage: hedgerow-steer run --listen ADDRESS:PORT --workers N [OPTIONS] -- CMD..."));
   EXPECT_THAT(Steer({"help", "run"}).out, HasSubstr("-n, --workers N"));
 }
 

@@ -79,7 +79,8 @@ int RunExplain(const Call& call) {
   const auto address = net::IpAddress::Parse(words[1]);
   if (!address.ok()) return call.UsageError(std::string(address.status().message()));
   const std::string hex = call.arguments.Get("payload");
-  if (hex.size() % 2 != 0 || !std::all_of(hex.begin(), hex.end(), [](unsigned char c) { return absl::ascii_isxdigit(c); })) {
+  if (hex.size() % 2 != 0 ||
+      !std::all_of(hex.begin(), hex.end(), [](unsigned char c) { return absl::ascii_isxdigit(c); })) {
     return call.UsageError(absl::StrCat("--payload: got \"", hex, "\", expected bytes in hexadecimal: 000a0b"));
   }
   const auto view = OpenView(call.arguments);

@@ -20,7 +20,8 @@ namespace hedgerow::steer::cli {
 namespace {
 
 absl::Status Wrong(const Arguments& arguments, const std::string& name, absl::string_view expected) {
-  return absl::InvalidArgumentError(absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected ", expected));
+  return absl::InvalidArgumentError(
+      absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected ", expected));
 }
 
 absl::Status ReadPolicy(const Arguments& arguments, absl::Span<const Policy> policies, Settings& settings) {
@@ -43,14 +44,16 @@ absl::Status ReadNumbers(const Arguments& arguments, Settings& settings) {
   settings.ipv6_prefix = static_cast<uint32_t>(*prefix);
   if (!arguments.Has("receive-buffer")) return absl::OkStatus();
   const auto bytes = config::ParseBytes(arguments.Get("receive-buffer"));
-  if (!bytes.has_value() || *bytes < 4096 || *bytes > (int64_t{1} << 31)) return Wrong(arguments, "receive-buffer", "4KiB to 2GiB: 4MiB");
+  if (!bytes.has_value() || *bytes < 4096 || *bytes > (int64_t{1} << 31))
+    return Wrong(arguments, "receive-buffer", "4KiB to 2GiB: 4MiB");
   settings.receive_buffer = *bytes;
   return absl::OkStatus();
 }
 
 absl::Status ReadTimes(const Arguments& arguments, Settings& settings) {
-  const std::pair<const char*, absl::Duration*> options[] = {
-      {"empty-after", &settings.empty_after}, {"heartbeat", &settings.heartbeat}, {"stop-timeout", &settings.stop_timeout}};
+  const std::pair<const char*, absl::Duration*> options[] = {{"empty-after", &settings.empty_after},
+                                                             {"heartbeat", &settings.heartbeat},
+                                                             {"stop-timeout", &settings.stop_timeout}};
   for (const auto& [name, value] : options) {
     const auto read = DurationOption(arguments, name, *value);
     if (!read.ok()) return read.status();
@@ -87,16 +90,19 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<c
   if (!listen.ok()) return listen.status();
   settings.listen = *listen;
   const std::string transport = arguments.Get("transport", "both");
-  if (transport != "udp" && transport != "tcp" && transport != "both") return Wrong(arguments, "transport", "udp, tcp or both");
+  if (transport != "udp" && transport != "tcp" && transport != "both")
+    return Wrong(arguments, "transport", "udp, tcp or both");
   settings.udp = transport != "tcp";
   settings.tcp = transport != "udp";
   settings.places = {.run_dir = arguments.Get("run-dir", kDefaultRunDir),
                      .name = arguments.Get("name", absl::StrCat("port-", listen->port))};
   if (const absl::Status good = CheckName(settings.places.name); !good.ok()) return good;
-  if (settings.places.run_dir.empty() || settings.places.run_dir[0] != '/') return Wrong(arguments, "run-dir", "a path from /");
+  if (settings.places.run_dir.empty() || settings.places.run_dir[0] != '/')
+    return Wrong(arguments, "run-dir", "a path from /");
   settings.bpffs = arguments.Get("bpffs", net::kDefaultBpffs);
   settings.metrics = arguments.Get("metrics");
-  if (arguments.Has("metrics") && !operate::IsListenText(settings.metrics)) return Wrong(arguments, "metrics", "ADDRESS:PORT or unix:/PATH");
+  if (arguments.Has("metrics") && !operate::IsListenText(settings.metrics))
+    return Wrong(arguments, "metrics", "ADDRESS:PORT or unix:/PATH");
   if (const absl::Status read = ReadPolicy(arguments, policies, settings); !read.ok()) return read;
   if (const absl::Status read = ReadNumbers(arguments, settings); !read.ok()) return read;
   if (const absl::Status read = ReadTimes(arguments, settings); !read.ok()) return read;
@@ -114,7 +120,8 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<c
 int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start) {
   const absl::Status ended = RunGroup(settings, start, [&call](Group& running) {
     const auto group = running.Show(false);
-    call.out << (call.arguments.json() && group.ok() ? ToJsonLine(*group) : absl::StrCat("ready: ", running.Text(), "\n"));
+    call.out << (call.arguments.json() && group.ok() ? ToJsonLine(*group)
+                                                     : absl::StrCat("ready: ", running.Text(), "\n"));
     call.out.flush();
   });
   return ended.ok() ? kExitOk : call.Fail(ended);
@@ -122,14 +129,16 @@ int ServeGroup(const Call& call, const Settings& settings, const StartGroup& sta
 
 int RunRun(const Call& call) {
   if (call.arguments.words.size() > 1) {
-    return call.UsageError(absl::StrCat("unknown word ", call.arguments.words[1], "; the workers' command stands behind --"));
+    return call.UsageError(
+        absl::StrCat("unknown word ", call.arguments.words[1], "; the workers' command stands behind --"));
   }
   if (call.arguments.command.empty()) return call.UsageError("which command? It stands behind --");
   const auto settings = SettingsOfRun(call.arguments);
   if (!settings.ok()) return call.Fail(settings.status());
-  return ServeGroup(call, *settings, [&settings](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<std::unique_ptr<Group>> {
-    return Supervisor::Start(loop, *settings, mounted_bpffs);
-  });
+  return ServeGroup(call, *settings,
+                    [&settings](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<std::unique_ptr<Group>> {
+                      return Supervisor::Start(loop, *settings, mounted_bpffs);
+                    });
 }
 
 }  // namespace hedgerow::steer::cli

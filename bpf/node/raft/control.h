@@ -88,7 +88,7 @@ HR_INLINE void hr_node_lease(struct hr_node_shared *shared, const struct hr_node
 
 /* Carries out `request` on `shared`; the caller copies it out afterwards, still under the lock. */
 HR_INLINE enum hr_node_control_result hr_node_control_shared(struct hr_node_shared *shared,
-                                                           const struct hr_node_control *request) {
+                                                             const struct hr_node_control *request) {
   if (request->operation == HR_NODE_ADOPT) {
     shared->incarnation = request->incarnation;
     shared->capabilities = 0;
@@ -98,14 +98,9 @@ HR_INLINE enum hr_node_control_result hr_node_control_shared(struct hr_node_shar
   if (request->operation == HR_NODE_READ) return HR_NODE_DONE;
   if (request->incarnation != shared->incarnation) return HR_NODE_STALE;
   switch (request->operation) {
-    case HR_NODE_FENCE:
-      shared->capabilities = 0;
-      return HR_NODE_DONE;
-    case HR_NODE_OPEN:
-      return hr_node_open(shared, &request->shared);
-    case HR_NODE_LEASE:
-      hr_node_lease(shared, &request->shared);
-      return HR_NODE_DONE;
+    case HR_NODE_FENCE: shared->capabilities = 0; return HR_NODE_DONE;
+    case HR_NODE_OPEN: return hr_node_open(shared, &request->shared);
+    case HR_NODE_LEASE: hr_node_lease(shared, &request->shared); return HR_NODE_DONE;
   }
   return HR_NODE_INVALID;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * A peer datagram between its bytes and the decision on it (bpf/node/raft/take.h): what of it may be believed before its
- * tag is checked, whether its body is what its kind says, and which function decides. Pure, for both compilers.
- * The datagram lies in memory of HR_NODE_DATAGRAM_MAX_BYTES and 8 more, aligned to 8.
+ * A peer datagram between its bytes and the decision on it (bpf/node/raft/take.h): what of it may be believed before
+ * its tag is checked, whether its body is what its kind says, and which function decides. Pure, for both compilers. The
+ * datagram lies in memory of HR_NODE_DATAGRAM_MAX_BYTES and 8 more, aligned to 8.
  */
 #pragma once
 
@@ -56,10 +56,10 @@ HR_INLINE __u32 hr_node_load_u32(const __u8 *at) {
 }
 
 /*
- * What is acknowledged must be readable by the process: exactly `count` entries of the batch's term in the order of their
- * indices, and nothing behind them. Its sender is trusted to mean what it says, not to be free of mistakes.
- * HR_NODE_EVENT_COUNT: so it is; otherwise why the batch is the process's. A configuration holds from the moment that it is
- * in the log, so it is taken up behind the fence (R1), by the process.
+ * What is acknowledged must be readable by the process: exactly `count` entries of the batch's term in the order of
+ * their indices, and nothing behind them. Its sender is trusted to mean what it says, not to be free of mistakes.
+ * HR_NODE_EVENT_COUNT: so it is; otherwise why the batch is the process's. A configuration holds from the moment that
+ * it is in the log, so it is taken up behind the fence (R1), by the process.
  */
 HR_INLINE enum hr_node_event hr_node_entries_fault(const void *datagram, __u32 bytes) {
   const __u8 *base = (const __u8 *)datagram;
@@ -106,14 +106,9 @@ HR_INLINE enum hr_node_event hr_node_body_fault(const struct hr_node_datagram *d
       fits = body_bytes == sizeof(struct hr_peer_append_reply) && datagram->body.append_reply.accepted <= 1 &&
              !datagram->body.append_reply.reserved;
       break;
-    case HR_PEER_HEARTBEAT:
-      fits = body_bytes == sizeof(struct hr_peer_heartbeat);
-      break;
-    case HR_PEER_HEARTBEAT_REPLY:
-      fits = body_bytes == sizeof(struct hr_peer_heartbeat_reply);
-      break;
-    default:
-      return HR_NODE_EVENT_PASSED_KIND;
+    case HR_PEER_HEARTBEAT: fits = body_bytes == sizeof(struct hr_peer_heartbeat); break;
+    case HR_PEER_HEARTBEAT_REPLY: fits = body_bytes == sizeof(struct hr_peer_heartbeat_reply); break;
+    default: return HR_NODE_EVENT_PASSED_KIND;
   }
   return fits ? HR_NODE_EVENT_COUNT : HR_NODE_EVENT_PASSED_MALFORMED;
 }
@@ -127,8 +122,8 @@ struct hr_node_spoken {
 };
 
 /*
- * One critical section of R0, with the lock held. `kind` is the datagram's (a constant where the caller knows it); `room`
- * says that a ring record is reserved: without it nothing is stored and no vote is given (R3).
+ * One critical section of R0, with the lock held. `kind` is the datagram's (a constant where the caller knows it);
+ * `room` says that a ring record is reserved: without it nothing is stored and no vote is given (R3).
  */
 HR_INLINE enum hr_node_verdict hr_node_decide(struct hr_node_shared *shared, __u32 kind, struct hr_node_taken *taken,
                                               __u32 config_epoch, const union hr_node_body *body, int room,
@@ -138,29 +133,20 @@ HR_INLINE enum hr_node_verdict hr_node_decide(struct hr_node_shared *shared, __u
   if (!shared->incarnation) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_FENCED); /* no process to speak for yet */
   if (config_epoch != shared->config_epoch) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_EPOCH);
   switch (kind) {
-    case HR_PEER_HEARTBEAT:
-      verdict = hr_node_take_heartbeat(shared, taken, &body->heartbeat, reply);
-      break;
-    case HR_PEER_HEARTBEAT_REPLY:
-      verdict = hr_node_take_heartbeat_reply(shared, taken, &body->heartbeat_reply);
-      break;
+    case HR_PEER_HEARTBEAT: verdict = hr_node_take_heartbeat(shared, taken, &body->heartbeat, reply); break;
+    case HR_PEER_HEARTBEAT_REPLY: verdict = hr_node_take_heartbeat_reply(shared, taken, &body->heartbeat_reply); break;
     case HR_PEER_VOTE_REQUEST:
       if (!room && !body->vote_request.pre_vote && (shared->capabilities & HR_NODE_CAN_GRANT))
         return hr_node_pass(taken, HR_NODE_EVENT_PASSED_RING_FULL);
       verdict = hr_node_take_vote_request(shared, taken, &body->vote_request, reply);
       break;
-    case HR_PEER_VOTE_REPLY:
-      verdict = hr_node_take_vote_reply(shared, taken, &body->vote_reply);
-      break;
+    case HR_PEER_VOTE_REPLY: verdict = hr_node_take_vote_reply(shared, taken, &body->vote_reply); break;
     case HR_PEER_APPEND:
       if (!room) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_RING_FULL);
       verdict = hr_node_take_append(shared, taken, &body->append, reply);
       break;
-    case HR_PEER_APPEND_REPLY:
-      verdict = hr_node_take_append_reply(shared, taken, &body->append_reply);
-      break;
-    default:
-      return hr_node_pass(taken, HR_NODE_EVENT_PASSED_KIND);
+    case HR_PEER_APPEND_REPLY: verdict = hr_node_take_append_reply(shared, taken, &body->append_reply); break;
+    default: return hr_node_pass(taken, HR_NODE_EVENT_PASSED_KIND);
   }
   spoken->incarnation = shared->incarnation;
   spoken->term = shared->raft.term;

@@ -48,7 +48,7 @@ enum hr_raft_verdict {
 };
 
 /* Raft section 5.4.1: the later last term wins; in the same term, the longer log. */
-HR_INLINE int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u64 last_index, __u64 last_term) {
+HR_INLINE int hr_raft_log_up_to_date(const struct hr_raft_state *state, __u64 last_index, __u64 last_term) {
   if (last_term != state->last_term) return last_term > state->last_term;
   return last_index >= state->last_index;
 }
@@ -58,15 +58,14 @@ HR_INLINE int hr_raft_log_up_to_date(const struct hr_raft_state* state, __u64 la
  * election, unless that leader asked for it (transfer, section 3.10; or a leader that resigns). For availability
  * only: nothing safe depends on it.
  */
-HR_INLINE int hr_raft_sticky(const struct hr_raft_state* state, const struct hr_raft_vote_request* request,
-                                 int leader_heard) {
+HR_INLINE int hr_raft_sticky(const struct hr_raft_state *state, const struct hr_raft_vote_request *request,
+                             int leader_heard) {
   return leader_heard && request->transfer_term < state->term;
 }
 
 /* Dissertation section 9.6. Promises nothing and changes nothing, so it may be given to several. */
-HR_INLINE enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_state* state,
-                                                        const struct hr_raft_vote_request* request,
-                                                        int leader_heard) {
+HR_INLINE enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_state *state,
+                                                    const struct hr_raft_vote_request *request, int leader_heard) {
   if (request->term <= state->term) return HR_RAFT_STALE_TERM;
   if (hr_raft_sticky(state, request, leader_heard)) return HR_RAFT_LEADER_ALIVE;
   if (!hr_raft_log_up_to_date(state, request->last_index, request->last_term)) return HR_RAFT_LOG_BEHIND;
@@ -74,9 +73,8 @@ HR_INLINE enum hr_raft_verdict hr_raft_may_pre_vote(const struct hr_raft_state* 
 }
 
 /* Raft sections 5.2 and 5.4.1. Asked again after HR_RAFT_NEWER_TERM, once the term is adopted. */
-HR_INLINE enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state* state,
-                                                    const struct hr_raft_vote_request* request,
-                                                    int leader_heard) {
+HR_INLINE enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state *state,
+                                                const struct hr_raft_vote_request *request, int leader_heard) {
   if (request->term < state->term) return HR_RAFT_STALE_TERM;
   if (request->term > state->term) {
     return hr_raft_sticky(state, request, leader_heard) ? HR_RAFT_LEADER_ALIVE : HR_RAFT_NEWER_TERM;
@@ -92,9 +90,8 @@ HR_INLINE enum hr_raft_verdict hr_raft_may_vote(const struct hr_raft_state* stat
  * Raft section 5.3, AppendEntries steps 1 and 2. `our_prev_term` is the term of our entry at prev_index, and is
  * read only where we have one (prev_index 0 counts as had, with term 0).
  */
-HR_INLINE enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_state* state,
-                                                      const struct hr_raft_append* append,
-                                                      __u64 our_prev_term) {
+HR_INLINE enum hr_raft_verdict hr_raft_may_append(const struct hr_raft_state *state,
+                                                  const struct hr_raft_append *append, __u64 our_prev_term) {
   if (append->term < state->term) return HR_RAFT_STALE_TERM;
   if (append->term > state->term) return HR_RAFT_NEWER_TERM;
   if (append->prev_index > state->last_index) return HR_RAFT_GAP;

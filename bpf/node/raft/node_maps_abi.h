@@ -35,8 +35,8 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_peer) == 40, "hr_node_peer");
 
 /*
  * Between the kernel programs and a leader's process: what the process would be woken for it sees by itself while it is
- * awake (bpf/node/raft/take.h, hr_node_only_wakes). Each word has a cache line of its own. Not pinned: a new process begins with
- * a new one.
+ * awake (bpf/node/raft/take.h, hr_node_only_wakes). Each word has a cache line of its own. Not pinned: a new process
+ * begins with a new one.
  */
 struct hr_node_doorbell {
   __u64 awake; /* the process's: it will look at `moved` before it sleeps */

@@ -2,8 +2,8 @@
 /*
  * What a node's kernel programs decide on each datagram of a peer: answer it, store it, count it, or leave it to the
  * process. One function for each kind; each is one critical section, called with the lock of R0 held, after the
- * datagram's tag and number were checked. All are pure but for the shared state, so that the simulator and the differential
- * fuzz run the same code natively.
+ * datagram's tag and number were checked. All are pure but for the shared state, so that the simulator and the
+ * differential fuzz run the same code natively.
  *
  * The rule for whatever is not plain: HR_NODE_PASS (R3). Nothing is acknowledged here that the caller has not already
  * reserved room for; nothing is promised while `capabilities` does not allow it (R1) or past the lease (R5).
@@ -14,9 +14,9 @@
 #include "bpf/node/raft/node_abi.h"
 
 enum hr_node_verdict {
-  HR_NODE_PASS = 0,   /* the process sees it */
-  HR_NODE_ANSWER = 1, /* `reply` goes back, and the process does not see the datagram */
-  HR_NODE_CONSUMED = 2,  /* worked off: neither */
+  HR_NODE_PASS = 0,     /* the process sees it */
+  HR_NODE_ANSWER = 1,   /* `reply` goes back, and the process does not see the datagram */
+  HR_NODE_CONSUMED = 2, /* worked off: neither */
 };
 
 /* What is known of the datagram in hand. */
@@ -85,8 +85,9 @@ HR_INLINE enum hr_node_verdict hr_node_take_heartbeat(struct hr_node_shared *sha
 
 /*
  * Raft section 5.3, for a batch of one term that follows the log's end. The previous entries are equal (Log Matching),
- * so the whole log is the leader's from now on. hr_node_keeps_record() says whether the caller submits the record it has
- * reserved. Acknowledgements are cumulative: one that another is about to say as well is left out, like one that is lost.
+ * so the whole log is the leader's from now on. hr_node_keeps_record() says whether the caller submits the record it
+ * has reserved. Acknowledgements are cumulative: one that another is about to say as well is left out, like one that is
+ * lost.
  */
 HR_INLINE enum hr_node_verdict hr_node_take_append(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                    const struct hr_peer_append *append, union hr_node_reply *reply) {
@@ -111,8 +112,9 @@ HR_INLINE enum hr_node_verdict hr_node_take_append(struct hr_node_shared *shared
   return hr_node_answer(taken, HR_NODE_EVENT_APPEND_STORED);
 }
 
-HR_INLINE enum hr_node_verdict hr_node_answer_vote(struct hr_node_taken *taken, const struct hr_peer_vote_request *request,
-                                                   int granted, enum hr_node_event what, union hr_node_reply *reply) {
+HR_INLINE enum hr_node_verdict hr_node_answer_vote(struct hr_node_taken *taken,
+                                                   const struct hr_peer_vote_request *request, int granted,
+                                                   enum hr_node_event what, union hr_node_reply *reply) {
   reply->vote.asked_term = request->asked_term;
   reply->vote.pre_vote = request->pre_vote;
   reply->vote.granted = granted ? 1 : 0;
@@ -197,8 +199,8 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_request(struct hr_node_shared *
   return hr_node_answer_vote(taken, request, 0, HR_NODE_EVENT_VOTE_REFUSED, reply);
 }
 
-/* R6, R7. The process is woken as soon as a majority has voted, and by every vote after that; a candidate's by each, since a
- * vote may also be the answer that completes a split (Raft::GiveUpIfSplit). */
+/* R6, R7. The process is woken as soon as a majority has voted, and by every vote after that; a candidate's by each,
+ * since a vote may also be the answer that completes a split (Raft::GiveUpIfSplit). */
 HR_INLINE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                        const struct hr_peer_vote_reply *vote) {
   int pre_vote = shared->role == HR_NODE_PRE_CANDIDATE;
@@ -210,14 +212,15 @@ HR_INLINE enum hr_node_verdict hr_node_take_vote_reply(struct hr_node_shared *sh
     return hr_node_pass(taken, HR_NODE_EVENT_PASSED_TERM);
   if (!hr_node_sender(shared, taken)) return HR_NODE_PASS;
   shared->votes |= 1u << (taken->slot & (HR_NODE_MEMBERS - 1));
-  if (!pre_vote || hr_raft_is_joint_quorum(shared->votes | 1u << (shared->self & (HR_NODE_MEMBERS - 1)), shared->voters, shared->next_voters))
+  if (!pre_vote || hr_raft_is_joint_quorum(shared->votes | 1u << (shared->self & (HR_NODE_MEMBERS - 1)), shared->voters,
+                                           shared->next_voters))
     return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_VOTES);
   return hr_node_consumed(taken, HR_NODE_EVENT_VOTE_COUNTED);
 }
 
 /*
- * What was passed on for this tells the process no more than the state does: it is there to wake it. A process that is awake,
- * and will look at the state before it sleeps, need not get it (R6).
+ * What was passed on for this tells the process no more than the state does: it is there to wake it. A process that is
+ * awake, and will look at the state before it sleeps, need not get it (R6).
  */
 HR_INLINE int hr_node_only_wakes(__u32 event) {
   return event == HR_NODE_EVENT_WOKEN_FOR_COMMIT || event == HR_NODE_EVENT_WOKEN_FOR_ROUND;

@@ -16,7 +16,8 @@ enum hr_node_window_verdict {
   HR_NODE_WINDOW_OTHER_INCARNATION = 3,
 };
 
-/* The words between the highest number and `number` begin anew; what the highest's own word says above it is 0 already. */
+/* The words between the highest number and `number` begin anew; what the highest's own word says above it is 0 already.
+ */
 HR_INLINE void hr_node_window_advance(struct hr_node_window *window, __u64 number) {
   __u64 word = window->highest / 64;
   __u64 last = number / 64;
@@ -31,11 +32,11 @@ HR_INLINE void hr_node_window_advance(struct hr_node_window *window, __u64 numbe
 }
 
 /*
- * HR_NODE_WINDOW_NEW once for each number of the known incarnation; remembers it. Of the last 4,096 numbers those that share
- * the word of the next highest are forgotten up to 63 early: they count as too old.
+ * HR_NODE_WINDOW_NEW once for each number of the known incarnation; remembers it. Of the last 4,096 numbers those that
+ * share the word of the next highest are forgotten up to 63 early: they count as too old.
  */
-HR_INLINE enum hr_node_window_verdict hr_node_window_take(
-    struct hr_node_window *window, __u64 incarnation, __u64 number) {
+HR_INLINE enum hr_node_window_verdict hr_node_window_take(struct hr_node_window *window, __u64 incarnation,
+                                                          __u64 number) {
   __u64 bit = 1ull << (number & 63);
   __u64 *word;
 

@@ -12,14 +12,14 @@
 
 #include <linux/pkt_cls.h>
 
-HR_INLINE struct hr_watch_clock* hr_the_clock(void) {
+HR_INLINE struct hr_watch_clock *hr_the_clock(void) {
   __u32 zero = 0;
   return bpf_map_lookup_elem(&node_clock, &zero);
 }
 
-HR_INLINE int hr_read_standing(struct hr_watch_standing* standing) {
+HR_INLINE int hr_read_standing(struct hr_watch_standing *standing) {
   __u32 zero = 0;
-  struct hr_node* state = bpf_map_lookup_elem(&node, &zero);
+  struct hr_node *state = bpf_map_lookup_elem(&node, &zero);
 
   if (!state) return -1;
   bpf_spin_lock(&state->lock);
@@ -34,14 +34,14 @@ HR_INLINE int hr_read_standing(struct hr_watch_standing* standing) {
 
 /* Does the process that is watched lead? When another has taken the state over, this clock has nothing left to
  * say. */
-HR_INLINE int hr_leads(const struct hr_watch* watch, struct hr_watch_standing* standing) {
+HR_INLINE int hr_leads(const struct hr_watch *watch, struct hr_watch_standing *standing) {
   if (hr_read_standing(standing)) return 0;
   return standing->role == HR_NODE_LEADER && standing->incarnation &&
          standing->incarnation == READ_ONCE(watch->incarnation);
 }
 
-HR_INLINE __u64 hr_loop_ran_ns(const struct hr_watch* watch) {
-  struct task_struct* loop = (struct task_struct*)watch->loop;
+HR_INLINE __u64 hr_loop_ran_ns(const struct hr_watch *watch) {
+  struct task_struct *loop = (struct task_struct *)watch->loop;
   __u64 ran_ns = 0;
 
   if (loop) bpf_core_read(&ran_ns, sizeof(ran_ns), &loop->se.sum_exec_runtime);
@@ -49,8 +49,8 @@ HR_INLINE __u64 hr_loop_ran_ns(const struct hr_watch* watch) {
 }
 
 /* Each turn of the loop puts the lease off (R5), so a lease that is another is a turn. */
-HR_INLINE int hr_has_turned(struct hr_watch_clock* clock, const struct hr_watch* watch,
-                            const struct hr_watch_standing* standing, __u64 now_ns) {
+HR_INLINE int hr_has_turned(struct hr_watch_clock *clock, const struct hr_watch *watch,
+                            const struct hr_watch_standing *standing, __u64 now_ns) {
   if (standing->lease_until_ns == clock->lease_until_ns) return 0;
   clock->lease_until_ns = standing->lease_until_ns;
   clock->turned_ns = now_ns;
@@ -61,10 +61,10 @@ HR_INLINE int hr_has_turned(struct hr_watch_clock* clock, const struct hr_watch*
 }
 
 /*
- * A lap that is late by far: the machine stood still, the loop with it, and what it missed was not its own fault. Bounded, so that
- * laps which are always late do not speak for a loop that hangs.
+ * A lap that is late by far: the machine stood still, the loop with it, and what it missed was not its own fault.
+ * Bounded, so that laps which are always late do not speak for a loop that hangs.
  */
-HR_INLINE void hr_forgive(struct hr_watch_clock* clock, __u64 now_ns) {
+HR_INLINE void hr_forgive(struct hr_watch_clock *clock, __u64 now_ns) {
   __u64 gap_ns = now_ns - clock->last_lap_ns;
 
   if (gap_ns < HR_WATCH_STANDSTILL_NS || clock->forgiven_ns >= HR_WATCH_FORGIVEN_MAX_NS) return;
@@ -79,16 +79,15 @@ HR_INLINE void hr_forgive(struct hr_watch_clock* clock, __u64 now_ns) {
  * stands still: the next lap knows. Should the thread be gone, whatever is read costs an election, or delays
  * it.
  */
-HR_INLINE int hr_is_stalled(struct hr_watch_clock* clock, const struct hr_watch* watch,
-                         const struct hr_watch_standing* standing, __u64 now_ns) {
-  struct task_struct* loop = (struct task_struct*)watch->loop;
+HR_INLINE int hr_is_stalled(struct hr_watch_clock *clock, const struct hr_watch *watch,
+                            const struct hr_watch_standing *standing, __u64 now_ns) {
+  struct task_struct *loop = (struct task_struct *)watch->loop;
   unsigned int state = 1;
   __u64 silent_ns;
 
   if (hr_has_turned(clock, watch, standing, now_ns)) return 0;
   silent_ns = now_ns - clock->turned_ns;
-  if (!standing->lease_until_ns || silent_ns < watch_config.stall_from_ns ||
-      silent_ns >= watch_config.stall_until_ns)
+  if (!standing->lease_until_ns || silent_ns < watch_config.stall_from_ns || silent_ns >= watch_config.stall_until_ns)
     return 0;
   if (!loop || clock->resigned) return 0; /* what has been said stands */
   if (bpf_core_read(&state, sizeof(state), &loop->__state) || (state & ~HR_TASK_WAKING))
@@ -97,29 +96,28 @@ HR_INLINE int hr_is_stalled(struct hr_watch_clock* clock, const struct hr_watch*
   return hr_loop_ran_ns(watch) - clock->turned_ran_ns < watch_config.stall_from_ns;
 }
 
-HR_INLINE __u32 hr_why_resign(const struct hr_watch_clock* clock, const struct hr_watch* watch,
-                              const struct hr_watch_standing* standing, int stalled, __u64 now_ns) {
-  if (READ_ONCE(watch->dead_ns))
-    return READ_ONCE(watch->cause) == HR_WATCH_EXIT ? HR_WATCH_EXIT : HR_WATCH_SIGNAL;
+HR_INLINE __u32 hr_why_resign(const struct hr_watch_clock *clock, const struct hr_watch *watch,
+                              const struct hr_watch_standing *standing, int stalled, __u64 now_ns) {
+  if (READ_ONCE(watch->dead_ns)) return READ_ONCE(watch->cause) == HR_WATCH_EXIT ? HR_WATCH_EXIT : HR_WATCH_SIGNAL;
   /* 0: the process keeps no lease. */
   if (stalled || !standing->lease_until_ns) return HR_WATCH_ALIVE;
   return now_ns >= standing->lease_until_ns + clock->forgiven_ns ? HR_WATCH_LEASE_OVER : HR_WATCH_ALIVE;
 }
 
-HR_INLINE void hr_count_told(struct hr_watch_clock* clock, int told, __u64* sent) {
+HR_INLINE void hr_count_told(struct hr_watch_clock *clock, int told, __u64 *sent) {
   if (told > 0) ++*sent;
   if (told < 0) ++clock->failures;
 }
 
-HR_INLINE void hr_tell_peers(struct __sk_buff* skb, struct hr_watch_clock* clock,
-                             const struct hr_watch_standing* standing, int stalled) {
+HR_INLINE void hr_tell_peers(struct __sk_buff *skb, struct hr_watch_clock *clock,
+                             const struct hr_watch_standing *standing, int stalled) {
   if (hr_make_resign(standing, stalled)) return;
   for (__u32 i = 0; i < HR_WATCH_PEERS; ++i)
     hr_count_told(clock, hr_tell(skb, i), stalled ? &clock->stall_hints : &clock->resigns);
 }
 
-HR_INLINE void hr_hint_stall(struct __sk_buff* skb, struct hr_watch_clock* clock,
-                           const struct hr_watch_standing* standing, __u64 now_ns) {
+HR_INLINE void hr_hint_stall(struct __sk_buff *skb, struct hr_watch_clock *clock,
+                             const struct hr_watch_standing *standing, __u64 now_ns) {
   if (!clock->stalled_laps++) {
     ++clock->stalls;
   } else if (now_ns < clock->stall_hint_ns + watch_config.stall_from_ns / 2) {
@@ -130,9 +128,8 @@ HR_INLINE void hr_hint_stall(struct __sk_buff* skb, struct hr_watch_clock* clock
 }
 
 /* Global: the announcement is sealed anew for each proxy, and verified once. */
-HR_GLOBAL int hr_tell_proxy(struct __sk_buff* skb, __u32 index, __u64 term,
-                            __u64 sequence) {
-  struct hr_watch_target* target = bpf_map_lookup_elem(&node_targets, &index);
+HR_GLOBAL int hr_tell_proxy(struct __sk_buff *skb, __u32 index, __u64 term, __u64 sequence) {
+  struct hr_watch_target *target = bpf_map_lookup_elem(&node_targets, &index);
   const struct hr_watch_standing standing = {.term = term};
 
   if (!target || !READ_ONCE(target->ifindex)) return 0;
@@ -140,9 +137,9 @@ HR_GLOBAL int hr_tell_proxy(struct __sk_buff* skb, __u32 index, __u64 term,
   return hr_tell(skb, index);
 }
 
-HR_INLINE void hr_tell_proxies(struct __sk_buff* skb, struct hr_watch_clock* clock, __u64 term) {
+HR_INLINE void hr_tell_proxies(struct __sk_buff *skb, struct hr_watch_clock *clock, __u64 term) {
   __u32 zero = 0;
-  struct hr_node_numbers* drawn = bpf_map_lookup_elem(&numbers, &zero);
+  struct hr_node_numbers *drawn = bpf_map_lookup_elem(&numbers, &zero);
   __u64 sequence;
 
   if (!drawn) return;
@@ -151,7 +148,7 @@ HR_INLINE void hr_tell_proxies(struct __sk_buff* skb, struct hr_watch_clock* clo
     hr_count_told(clock, hr_tell_proxy(skb, i, term, sequence), &clock->announcements);
 }
 
-HR_INLINE int hr_go_round(struct __sk_buff* skb, __u32 epoch) {
+HR_INLINE int hr_go_round(struct __sk_buff *skb, __u32 epoch) {
   bpf_skb_change_tail(skb, HR_WATCH_LAP_FRAME_BYTES, 0);
   skb->mark = HR_WATCH_MARK_LAP | HR_WATCH_MARK_VALUE(epoch);
   skb->priority = HR_WATCH_LAP_PRIORITY;
@@ -162,7 +159,7 @@ HR_INLINE int hr_go_round(struct __sk_buff* skb, __u32 epoch) {
  * Rest handshake: the process publishes that it leads and then reads `running`; the clock clears `running` and
  * then reads whether the process leads. One of the two sees the other.
  */
-HR_INLINE int hr_rests(struct hr_watch_clock* clock, const struct hr_watch* watch) {
+HR_INLINE int hr_rests(struct hr_watch_clock *clock, const struct hr_watch *watch) {
   struct hr_watch_standing standing;
 
   __sync_val_compare_and_swap(&clock->running, 1, 0);
@@ -172,15 +169,14 @@ HR_INLINE int hr_rests(struct hr_watch_clock* clock, const struct hr_watch* watc
 }
 
 /* Everything is said. The process, if it lives on, sets the clock going again. */
-HR_INLINE int hr_ends(struct hr_watch_clock* clock) {
+HR_INLINE int hr_ends(struct hr_watch_clock *clock) {
   __sync_val_compare_and_swap(&clock->running, 1, 0);
   ++clock->rests;
   return TC_ACT_SHOT;
 }
 
-HR_INLINE int hr_resign(struct __sk_buff* skb, struct hr_watch_clock* clock,
-                        const struct hr_watch_standing* standing, __u32 why, __u32 epoch,
-                        __u64 now_ns) {
+HR_INLINE int hr_resign(struct __sk_buff *skb, struct hr_watch_clock *clock, const struct hr_watch_standing *standing,
+                        __u32 why, __u32 epoch, __u64 now_ns) {
   if (!clock->resigned) {
     clock->resigned_ns = now_ns;
     clock->resigned_term = standing->term;
@@ -193,11 +189,11 @@ HR_INLINE int hr_resign(struct __sk_buff* skb, struct hr_watch_clock* clock,
   return hr_go_round(skb, epoch);
 }
 
-HR_INLINE int hr_lap(struct __sk_buff* skb, __u32 epoch) {
-  struct hr_watch_clock* clock = hr_the_clock();
+HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
+  struct hr_watch_clock *clock = hr_the_clock();
   struct hr_watch_standing standing = {};
   __u64 now_ns = bpf_ktime_get_ns();
-  struct hr_watch* watch;
+  struct hr_watch *watch;
   __u32 zero = 0;
   __u32 why;
   int stalled;
@@ -227,11 +223,11 @@ HR_INLINE int hr_lap(struct __sk_buff* skb, __u32 epoch) {
 }
 
 SEC("tc")
-int hr_node_clock(struct __sk_buff* skb) {
+int hr_node_clock(struct __sk_buff *skb) {
   __u32 mark = skb->mark;
   __u32 index = HR_WATCH_MARK_VALUE(mark);
-  struct hr_watch_target* target;
-  struct hr_watch_clock* clock;
+  struct hr_watch_target *target;
+  struct hr_watch_clock *clock;
 
   if (HR_WATCH_MARK_KIND(mark) == HR_WATCH_MARK_LAP) return hr_lap(skb, HR_WATCH_MARK_VALUE(mark));
   if (HR_WATCH_MARK_KIND(mark) == HR_WATCH_MARK_SEND) {
@@ -252,8 +248,8 @@ int hr_node_clock(struct __sk_buff* skb) {
  * round.
  */
 SEC("tc")
-int hr_watch_kick(struct __sk_buff* skb) {
-  struct hr_watch_clock* clock = hr_the_clock();
+int hr_watch_kick(struct __sk_buff *skb) {
+  struct hr_watch_clock *clock = hr_the_clock();
   __u64 now_ns = bpf_ktime_get_ns();
   __u32 epoch;
 

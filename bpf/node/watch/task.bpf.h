@@ -33,12 +33,12 @@ struct task_struct {
   struct sched_entity se;
   __u32 tgid;
   __u64 start_boottime; /* since 5.5 */
-  struct task_struct* group_leader;
-  struct signal_struct* signal;
+  struct task_struct *group_leader;
+  struct signal_struct *signal;
 };
 
 struct sigaction___hr { /* the suffix is ignored; <asm/signal.h> has one of its own */
-  void* sa_handler;
+  void *sa_handler;
 };
 
 struct k_sigaction {

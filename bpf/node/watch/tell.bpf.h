@@ -41,42 +41,41 @@ struct hr_watch_scratch {
   __u32 bytes;
   __u32 reserved;
 };
-HR_STATIC_ASSERT(sizeof(((struct hr_watch_scratch*)0)->payload) == 112, "payload");
+HR_STATIC_ASSERT(sizeof(((struct hr_watch_scratch *)0)->payload) == 112, "payload");
 
 HR_PER_CPU(watch_scratch, 1, struct hr_watch_scratch);
 
 #define HR_RESIGN_BYTES (HR_PEER_HEADER_BYTES + sizeof(struct hr_peer_resign))
 
-HR_INLINE struct hr_watch_scratch* hr_the_scratch(void) {
+HR_INLINE struct hr_watch_scratch *hr_the_scratch(void) {
   __u32 zero = 0;
   return bpf_map_lookup_elem(&watch_scratch, &zero);
 }
 
 /* The process's list if it is of this term and whole. */
-HR_INLINE void hr_fill_successors(struct hr_peer_resign* resign, __u64 term) {
+HR_INLINE void hr_fill_successors(struct hr_peer_resign *resign, __u64 term) {
   __u32 zero = 0;
-  struct hr_watch_plan* plan = bpf_map_lookup_elem(&node_plan, &zero);
+  struct hr_watch_plan *plan = bpf_map_lookup_elem(&node_plan, &zero);
   __u64 version;
   int whole;
 
   if (!plan) return;
   version = READ_ONCE(plan->version);
   whole = !(version & 1) && READ_ONCE(plan->term) == term;
-  for (__u32 i = 0; i < HR_PEER_SUCCESSORS; ++i)
-    resign->successors[i] = whole ? READ_ONCE(plan->successors[i]) : 0;
+  for (__u32 i = 0; i < HR_PEER_SUCCESSORS; ++i) resign->successors[i] = whole ? READ_ONCE(plan->successors[i]) : 0;
   if (READ_ONCE(plan->version) == version) return;
   for (__u32 i = 0; i < HR_PEER_SUCCESSORS; ++i) resign->successors[i] = 0;
 }
 
 /* The same bytes for every peer, and one number: each of them keeps its own book of the numbers it has seen. */
-HR_INLINE int hr_make_resign(const struct hr_watch_standing* standing, int stalled) {
+HR_INLINE int hr_make_resign(const struct hr_watch_standing *standing, int stalled) {
   __u32 zero = 0;
-  struct hr_node_numbers* drawn = bpf_map_lookup_elem(&numbers, &zero);
-  struct hr_node_key* seals = hr_node_key_of(HR_NODE_KEY_SEALS);
-  struct hr_watch_scratch* out = hr_the_scratch();
+  struct hr_node_numbers *drawn = bpf_map_lookup_elem(&numbers, &zero);
+  struct hr_node_key *seals = hr_node_key_of(HR_NODE_KEY_SEALS);
+  struct hr_watch_scratch *out = hr_the_scratch();
   struct hr_siphash_key key;
-  struct hr_peer_header* header;
-  struct hr_peer_resign* resign;
+  struct hr_peer_header *header;
+  struct hr_peer_resign *resign;
 
   if (!drawn || !seals || !out) return -1;
   key = seals->key;
@@ -105,10 +104,10 @@ HR_INLINE int hr_make_resign(const struct hr_watch_standing* standing, int stall
   return 0;
 }
 
-HR_INLINE int hr_make_announcement(const struct hr_watch_standing* standing, __u64 sequence,
-                                   const struct hr_watch_target* target) {
-  struct hr_watch_scratch* out = hr_the_scratch();
-  struct hr_announcement* announcement;
+HR_INLINE int hr_make_announcement(const struct hr_watch_standing *standing, __u64 sequence,
+                                   const struct hr_watch_target *target) {
+  struct hr_watch_scratch *out = hr_the_scratch();
+  struct hr_announcement *announcement;
 
   if (!out) return -1;
   announcement = &out->payload.announcement;
@@ -125,27 +124,26 @@ HR_INLINE int hr_make_announcement(const struct hr_watch_standing* standing, __u
   announcement->leader_address.halves[1] = watch_config.leader_address.halves[1];
   announcement->leader_port_be = watch_config.leader_port_be;
   out->bytes = HR_ANNOUNCEMENT_BYTES;
-  announcement->tag = hr_siphash_bounded(&target->key, announcement, HR_ANNOUNCEMENT_BYTES,
-                                         HR_ANNOUNCEMENT_BYTES, HR_SIPHASH_TAG_WORD);
+  announcement->tag =
+      hr_siphash_bounded(&target->key, announcement, HR_ANNOUNCEMENT_BYTES, HR_ANNOUNCEMENT_BYTES, HR_SIPHASH_TAG_WORD);
   return 0;
 }
 
-HR_INLINE __u16 hr_sum_udp(const struct hr_watch_scratch* out, const struct hr_watch_target* target, struct udphdr* udp,
+HR_INLINE __u16 hr_sum_udp(const struct hr_watch_scratch *out, const struct hr_watch_target *target, struct udphdr *udp,
                            int ipv4) {
-  __be32* payload = (__be32*)&out->payload;
+  __be32 *payload = (__be32 *)&out->payload;
   __s64 sum;
 
   if (out->bytes == HR_RESIGN_BYTES)
     sum = bpf_csum_diff(0, 0, payload, HR_RESIGN_BYTES, 0);
   else
     sum = bpf_csum_diff(0, 0, payload, HR_ANNOUNCEMENT_BYTES, 0);
-  sum = bpf_csum_diff(0, 0, (__be32*)udp, sizeof(*udp), sum);
+  sum = bpf_csum_diff(0, 0, (__be32 *)udp, sizeof(*udp), sum);
   sum = hr_sum_pseudo_header(sum, &target->source, &target->address, ipv4, sizeof(*udp) + out->bytes);
   return hr_fold_udp(sum);
 }
 
-HR_INLINE int hr_store_ip4(struct __sk_buff* skb, const struct hr_watch_target* target,
-                           __u32 l4_bytes) {
+HR_INLINE int hr_store_ip4(struct __sk_buff *skb, const struct hr_watch_target *target, __u32 l4_bytes) {
   struct iphdr header = {.version = 4,
                          .ihl = 5,
                          .tot_len = bpf_htons(sizeof(header) + l4_bytes),
@@ -155,14 +153,12 @@ HR_INLINE int hr_store_ip4(struct __sk_buff* skb, const struct hr_watch_target* 
                          .saddr = target->source.words[3],
                          .daddr = target->address.words[3]};
 
-  header.check = hr_fold(bpf_csum_diff(0, 0, (__be32*)&header, sizeof(header), 0));
+  header.check = hr_fold(bpf_csum_diff(0, 0, (__be32 *)&header, sizeof(header), 0));
   return bpf_skb_store_bytes(skb, ETH_HLEN, &header, sizeof(header), 0);
 }
 
-HR_INLINE int hr_store_ip6(struct __sk_buff* skb, const struct hr_watch_target* target,
-                           __u32 l4_bytes) {
-  struct ipv6hdr header = {
-      .version = 6, .payload_len = bpf_htons(l4_bytes), .nexthdr = IPPROTO_UDP, .hop_limit = 64};
+HR_INLINE int hr_store_ip6(struct __sk_buff *skb, const struct hr_watch_target *target, __u32 l4_bytes) {
+  struct ipv6hdr header = {.version = 6, .payload_len = bpf_htons(l4_bytes), .nexthdr = IPPROTO_UDP, .hop_limit = 64};
 
   __builtin_memcpy(&header.saddr, target->source.words, sizeof(header.saddr));
   __builtin_memcpy(&header.daddr, target->address.words, sizeof(header.daddr));
@@ -170,11 +166,10 @@ HR_INLINE int hr_store_ip6(struct __sk_buff* skb, const struct hr_watch_target* 
 }
 
 /* Gives the skb the datagram's bytes. 0, or -1 where the kernel refuses. */
-HR_INLINE int hr_build_datagram(struct __sk_buff* skb, const struct hr_watch_target* target) {
-  const int ipv4 =
-      !target->address.halves[0] && !(target->address.words[2] ^ bpf_htonl(0xffff)); /* ::ffff:0:0/96 */
+HR_INLINE int hr_build_datagram(struct __sk_buff *skb, const struct hr_watch_target *target) {
+  const int ipv4 = !target->address.halves[0] && !(target->address.words[2] ^ bpf_htonl(0xffff)); /* ::ffff:0:0/96 */
   const __u32 l4_offset = ETH_HLEN + (ipv4 ? sizeof(struct iphdr) : sizeof(struct ipv6hdr));
-  const struct hr_watch_scratch* out = hr_the_scratch();
+  const struct hr_watch_scratch *out = hr_the_scratch();
   struct ethhdr ethernet = {.h_proto = bpf_htons(ipv4 ? ETH_P_IP : ETH_P_IPV6)};
   struct udphdr udp = {.source = target->source_port_be, .dest = target->port_be};
   __u32 l4_bytes;
@@ -193,8 +188,8 @@ HR_INLINE int hr_build_datagram(struct __sk_buff* skb, const struct hr_watch_tar
 }
 
 /* Global: verified once. 1 = on its way, 0 = there is no such target, -1 = refused. */
-HR_GLOBAL int hr_tell(struct __sk_buff* skb, __u32 index) {
-  struct hr_watch_target* target = bpf_map_lookup_elem(&node_targets, &index);
+HR_GLOBAL int hr_tell(struct __sk_buff *skb, __u32 index) {
+  struct hr_watch_target *target = bpf_map_lookup_elem(&node_targets, &index);
 
   if (!target || !READ_ONCE(target->ifindex)) return 0;
   if (hr_build_datagram(skb, target)) return -1;

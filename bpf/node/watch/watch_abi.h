@@ -14,8 +14,8 @@
 
 enum hr_watch_cause {
   HR_WATCH_ALIVE = 0,
-  HR_WATCH_SIGNAL = 1,  /* a fatal signal is on its way to every thread, or was taken by one */
-  HR_WATCH_EXIT = 2,    /* the last thread has ended */
+  HR_WATCH_SIGNAL = 1,     /* a fatal signal is on its way to every thread, or was taken by one */
+  HR_WATCH_EXIT = 2,       /* the last thread has ended */
   HR_WATCH_LEASE_OVER = 3, /* never in hr_watch: the lease has passed (R5) */
 };
 
@@ -51,7 +51,8 @@ HR_STATIC_ASSERT(sizeof(struct hr_watch) == 48, "hr_watch");
 #define HR_WATCH_ASLEEP_LAPS 2u
 /* Laps are a millisecond apart; rare maxima of 30 ms were measured on busy machines. */
 #define HR_WATCH_OVERDUE_NS 100000000ull
-/* A lap that is so late finds a machine that stood still; in one wait for the loop so much is forgiven, and the last gap whole. */
+/* A lap that is so late finds a machine that stood still; in one wait for the loop so much is forgiven, and the last
+ * gap whole. */
 #define HR_WATCH_STANDSTILL_NS 5000000ull
 #define HR_WATCH_FORGIVEN_MAX_NS 1000000000ull
 

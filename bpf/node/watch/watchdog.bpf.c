@@ -11,22 +11,22 @@
 
 #include <asm/signal.h>
 
-HR_INLINE struct hr_watch* hr_the_watch(void) {
+HR_INLINE struct hr_watch *hr_the_watch(void) {
   __u32 zero = 0;
   return bpf_map_lookup_elem(&node_watch, &zero);
 }
 
 /* The watched process's element if `task` is one of its threads. The number is compared first: it is cheapest.
  */
-HR_INLINE struct hr_watch* hr_watched(struct task_struct* task) {
-  struct hr_watch* watch = hr_the_watch();
+HR_INLINE struct hr_watch *hr_watched(struct task_struct *task) {
+  struct hr_watch *watch = hr_the_watch();
 
   if (!watch || !watch->incarnation || BPF_CORE_READ(task, tgid) != watch->tgid) return 0;
   if (BPF_CORE_READ(task, group_leader, start_boottime) != watch->started_ns) return 0;
   return watch;
 }
 
-HR_INLINE void hr_watch_dies(struct hr_watch* watch, enum hr_watch_cause cause, __u32 signal) {
+HR_INLINE void hr_watch_dies(struct hr_watch *watch, enum hr_watch_cause cause, __u32 signal) {
   if (__sync_val_compare_and_swap(&watch->dead_ns, 0, bpf_ktime_get_ns())) return;
   watch->cause = cause;
   watch->signal = signal;
@@ -37,9 +37,9 @@ HR_INLINE void hr_watch_dies(struct hr_watch* watch, enum hr_watch_cause cause, 
  * and if it ends it without a dump of core, every thread has SIGKILL already.
  */
 SEC("raw_tp/signal_generate")
-int hr_watch_generate(struct bpf_raw_tracepoint_args* context) {
-  struct task_struct* task = (struct task_struct*)context->args[2];
-  struct hr_watch* watch = hr_watched(task);
+int hr_watch_generate(struct bpf_raw_tracepoint_args *context) {
+  struct task_struct *task = (struct task_struct *)context->args[2];
+  struct hr_watch *watch = hr_watched(task);
 
   if (watch && (BPF_CORE_READ(task, signal, flags) & HR_SIGNAL_GROUP_EXIT))
     hr_watch_dies(watch, HR_WATCH_SIGNAL, context->args[0]);
@@ -57,8 +57,7 @@ HR_INLINE int hr_signal_ends(__u32 signal) {
     case SIGSTOP:
     case SIGTSTP:
     case SIGTTIN:
-    case SIGTTOU:
-      return 0;
+    case SIGTTOU: return 0;
   }
   return 1;
 }
@@ -69,10 +68,10 @@ HR_INLINE int hr_signal_ends(__u32 signal) {
  * alone.
  */
 SEC("raw_tp/signal_deliver")
-int hr_watch_deliver(struct bpf_raw_tracepoint_args* context) {
-  struct task_struct* task = (struct task_struct*)bpf_get_current_task();
-  struct k_sigaction* action = (struct k_sigaction*)context->args[2];
-  struct hr_watch* watch = hr_watched(task);
+int hr_watch_deliver(struct bpf_raw_tracepoint_args *context) {
+  struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+  struct k_sigaction *action = (struct k_sigaction *)context->args[2];
+  struct hr_watch *watch = hr_watched(task);
   __u32 signal = context->args[0];
   __u32 flags;
 
@@ -88,9 +87,9 @@ int hr_watch_deliver(struct bpf_raw_tracepoint_args* context) {
 
 /* Argument: the task, which is the current one. Fires for every thread; `live` no longer counts this one. */
 SEC("raw_tp/sched_process_exit")
-int hr_watch_exit(struct bpf_raw_tracepoint_args* context) {
-  struct task_struct* task = (struct task_struct*)context->args[0];
-  struct hr_watch* watch = hr_watched(task);
+int hr_watch_exit(struct bpf_raw_tracepoint_args *context) {
+  struct task_struct *task = (struct task_struct *)context->args[0];
+  struct hr_watch *watch = hr_watched(task);
 
   if (watch && !BPF_CORE_READ(task, signal, live.counter)) hr_watch_dies(watch, HR_WATCH_EXIT, 0);
   return 0;
@@ -101,9 +100,9 @@ int hr_watch_exit(struct bpf_raw_tracepoint_args* context) {
  * argument. Whatever namespace it lives in, this is the number that the programs above see.
  */
 SEC("raw_tp")
-int hr_watch_me(struct bpf_raw_tracepoint_args* context) {
-  struct task_struct* task = (struct task_struct*)bpf_get_current_task();
-  struct hr_watch* watch = hr_the_watch();
+int hr_watch_me(struct bpf_raw_tracepoint_args *context) {
+  struct task_struct *task = (struct task_struct *)bpf_get_current_task();
+  struct hr_watch *watch = hr_the_watch();
 
   if (!watch || watch->incarnation) return 0;
   watch->tgid = BPF_CORE_READ(task, tgid);

@@ -30,13 +30,13 @@ class NodeAdmitTest : public NodeTest {
     change(header);
     return Send(kLeader, SealPeer(header, BodyBytes(body)));
   }
-  void ExpectNotOurs(const Bytes& frame) {
+  void ExpectNotOurs(const Bytes &frame) {
     const Outcome outcome = Run(frame);
     EXPECT_EQ(outcome.action, XDP_PASS);
     EXPECT_TRUE(outcome.events.empty());
     EXPECT_EQ(node().Window(SlotOf(kLeader)).highest, 0u);
   }
-  void ExpectDropped(const Outcome& outcome, hr_node_event why) {
+  void ExpectDropped(const Outcome &outcome, hr_node_event why) {
     EXPECT_EQ(outcome.action, XDP_DROP);
     EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{why, 1}}));
     const hr_node_shared after = node().Shared();
@@ -57,10 +57,8 @@ TEST_P(NodeAdmitTest, OtherTrafficPassesUncounted) {
   if (ipv6()) {
     ExpectNotOurs(PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).AtomicFragment(9).Build());
   } else {
-    ExpectNotOurs(
-        PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).Ipv4Options({1, 1, 1, 1}).Build());
-    for (const Bytes& fragment :
-         PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).BuildFragments(48, 5))
+    ExpectNotOurs(PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).Ipv4Options({1, 1, 1, 1}).Build());
+    for (const Bytes &fragment : PacketBuilder(peer, self).Udp(kPeerPort, kPeerPort, datagram).BuildFragments(48, 5))
       ExpectNotOurs(fragment);
   }
 }
@@ -108,23 +106,23 @@ TEST_P(NodeAdmitTest, PaddingOfAShortFrameDoesNoHarm) {
 }
 
 TEST_P(NodeAdmitTest, WhatTheHeaderSaysMustFit) {
-  ExpectPassed(SendChanged([](auto& header) { header.magic ^= 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.version = 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.cluster_id += 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.to = kPeer; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.from = kSelf; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.from = 99; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.from = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.kind = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.kind = HR_PEER_KINDS; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.key_id = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.packet_number = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(SendChanged([](auto& header) { header.from_incarnation = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
-  EXPECT_EQ(SendChanged([](auto& header) { header.to = 0; }).action, XDP_TX) << "to the whole cluster";
+  ExpectPassed(SendChanged([](auto &header) { header.magic ^= 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.version = 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.cluster_id += 1; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.to = kPeer; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.from = kSelf; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.from = 99; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.from = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.kind = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.kind = HR_PEER_KINDS; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.key_id = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.packet_number = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(SendChanged([](auto &header) { header.from_incarnation = 0; }), HR_NODE_EVENT_PASSED_MALFORMED);
+  EXPECT_EQ(SendChanged([](auto &header) { header.to = 0; }).action, XDP_TX) << "to the whole cluster";
 }
 
 TEST_P(NodeAdmitTest, ADatagramOfAnotherConfigurationIsTheProcesss) {
-  ExpectPassed(SendChanged([](auto& header) { header.config_epoch += 1; }), HR_NODE_EVENT_PASSED_EPOCH);
+  ExpectPassed(SendChanged([](auto &header) { header.config_epoch += 1; }), HR_NODE_EVENT_PASSED_EPOCH);
 }
 
 TEST_P(NodeAdmitTest, ALengthThatIsNotTheHeadersIsTheProcesss) {
@@ -200,7 +198,7 @@ TEST_P(NodeAdmitTest, AForgedDatagramIsDroppedAndTakesNoNumber) {
   EXPECT_EQ(node().Window(SlotOf(kLeader)).highest, 0u);
 }
 
-Bytes SealedWith(const hr_siphash_key& key, uint64_t number) {
+Bytes SealedWith(const hr_siphash_key &key, uint64_t number) {
   hr_peer_header header = PeerHead(HR_PEER_HEARTBEAT, kLeader, number);
   header.key_id = NodeKey(key).id;
   return SealPeer(header, BodyBytes(hr_peer_heartbeat{.round = 7, .commit = 4, .election_timeout_ns = 1}), key);
@@ -212,7 +210,7 @@ TEST_P(NodeAdmitTest, AKeyThatThisNodeDoesNotHaveIsDroppedBeforeItCostsATag) {
 }
 
 TEST_P(NodeAdmitTest, WhileTheKeyIsChangedBothOpenAndTheFirstSeals) {
-  const auto seals = [&](const Bytes& asked) {
+  const auto seals = [&](const Bytes &asked) {
     const Outcome outcome = Send(kLeader, asked);
     EXPECT_EQ(outcome.action, XDP_TX);
     return outcome.header.key_id;
@@ -269,12 +267,11 @@ TEST_P(NodeAdmitTest, WhatTheKernelDoesNotSpeakIsTheProcesss) {
   for (const hr_peer_kind kind :
        {HR_PEER_HELLO, HR_PEER_HELLO_ACK, HR_PEER_READ_INDEX, HR_PEER_READ_INDEX_REPLY, HR_PEER_TIMEOUT_NOW,
         HR_PEER_FORWARD, HR_PEER_FORWARD_ANSWER, HR_PEER_RESIGN, HR_PEER_PIECE})
-    ExpectPassed(Send(kLeader, SealPeer(PeerHead(kind, kLeader, ++number_), Bytes(33))),
-                 HR_NODE_EVENT_PASSED_KIND);
+    ExpectPassed(Send(kLeader, SealPeer(PeerHead(kind, kLeader, ++number_), Bytes(33))), HR_NODE_EVENT_PASSED_KIND);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ip, NodeAdmitTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+                         [](const auto &info) { return info.param ? "v6" : "v4"; });
 
 }  // namespace
 }  // namespace hedgerow::packets

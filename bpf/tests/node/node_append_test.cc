@@ -11,7 +11,7 @@ namespace {
 
 class NodeAppendTest : public NodeTest {
  protected:
-  void ExpectStored(const Outcome& outcome, uint64_t last_index) {
+  void ExpectStored(const Outcome &outcome, uint64_t last_index) {
     ASSERT_EQ(outcome.action, XDP_TX);
     EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_APPEND_STORED, 1}}));
     EXPECT_EQ(outcome.header.kind, HR_PEER_APPEND_REPLY);
@@ -32,8 +32,8 @@ TEST_P(NodeAppendTest, EveryLengthIsStoredAndAcknowledged) {
   for (size_t payload_bytes = 0;
        HR_NODE_ENTRIES_OFFSET + HR_NODE_ENTRY_HEAD_BYTES + payload_bytes <= HR_NODE_DATAGRAM_MAX_BYTES;
        payload_bytes += payload_bytes < 120 ? 1 : 13) {
-    const Bytes datagram = SealPeer(PeerHead(HR_PEER_APPEND, kLeader, ++number_),
-                                    AppendBody(last, kTerm, kTerm, {payload_bytes}, 9));
+    const Bytes datagram =
+        SealPeer(PeerHead(HR_PEER_APPEND, kLeader, ++number_), AppendBody(last, kTerm, kTerm, {payload_bytes}, 9));
     const uint64_t before_ns = MonotonicNs();
     ExpectStored(Send(kLeader, datagram), ++last);
     const std::vector<offload::RingRecord> records = node().TakeAll();
@@ -116,15 +116,15 @@ TEST_P(NodeAppendTest, EntriesThatTheProcessCouldNotReadAreNotAcknowledged) {
 
 TEST_P(NodeAppendTest, FencedOrPastTheLeaseOrInAnotherRoleItIsTheProcesss) {
   const Bytes body = AppendBody(kLastIndex, kTerm, kTerm, {8});
-  Change1([](auto& shared) { shared.capabilities &= ~uint32_t{HR_NODE_CAN_APPEND}; });
+  Change1([](auto &shared) { shared.capabilities &= ~uint32_t{HR_NODE_CAN_APPEND}; });
   ExpectPassed(SendAppend(body), HR_NODE_EVENT_PASSED_FENCED);
-  Change1([](auto& shared) {
+  Change1([](auto &shared) {
     shared.capabilities |= HR_NODE_CAN_APPEND;
     shared.lease_until_ns = MonotonicNs();
   });
   ExpectPassed(SendAppend(body), HR_NODE_EVENT_PASSED_LEASE);
   for (const hr_node_role role : {HR_NODE_PRE_CANDIDATE, HR_NODE_CANDIDATE, HR_NODE_LEADER}) {
-    Change1([&](auto& shared) {
+    Change1([&](auto &shared) {
       shared.lease_until_ns = ~0ull;
       shared.role = role;
     });
@@ -133,7 +133,7 @@ TEST_P(NodeAppendTest, FencedOrPastTheLeaseOrInAnotherRoleItIsTheProcesss) {
 }
 
 TEST_P(NodeAppendTest, AFullRingLeavesThemToTheProcessUntilItIsReleased) {
-  const auto expect_full = [&](const Outcome& outcome, uint64_t last) {
+  const auto expect_full = [&](const Outcome &outcome, uint64_t last) {
     EXPECT_EQ(outcome.action, XDP_PASS);
     EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{HR_NODE_EVENT_PASSED_RING_FULL, 1}}));
     EXPECT_EQ(node().Shared().raft.last_index, last);
@@ -162,23 +162,22 @@ TEST_P(NodeAppendTest, TheRingGoesRound) {
   while (kernel().ProducerPosition() < begin + 3 * uint64_t{HR_NODE_RING_BYTES}) {
     for (int i = 0; i < 64; ++i, ++last) {
       const size_t payload_bytes = last % 3 == 0 ? 40 : 1300 + last % 7;
-      const Bytes frame = PeerFrame(kLeader,
-                                    SealPeer(PeerHead(HR_PEER_APPEND, kLeader, ++number_),
-                                             AppendBody(last, kTerm, kTerm, {payload_bytes})),
-                                    ipv6());
+      const Bytes frame = PeerFrame(
+          kLeader,
+          SealPeer(PeerHead(HR_PEER_APPEND, kLeader, ++number_), AppendBody(last, kTerm, kTerm, {payload_bytes})),
+          ipv6());
       ASSERT_EQ(node().Xdp(frame).action, XDP_TX);
       if (i % 5 == 0) node().Xdp(frame);  // a replay reserves nothing
     }
     const std::vector<offload::RingRecord> records = node().TakeAll();
     ASSERT_EQ(records.size(), 64u);
-    for (const offload::RingRecord& record : records) {
+    for (const offload::RingRecord &record : records) {
       ASSERT_EQ(record.head.last_index, next_read);
       ASSERT_EQ(record.head.prev_index, next_read - 1);
-      const Bytes expected =
-          AppendBody(next_read - 1, kTerm, kTerm,
-                     {(next_read - 1) % 3 == 0 ? size_t{40} : size_t{1300 + (next_read - 1) % 7}});
+      const Bytes expected = AppendBody(next_read - 1, kTerm, kTerm,
+                                        {(next_read - 1) % 3 == 0 ? size_t{40} : size_t{1300 + (next_read - 1) % 7}});
       ASSERT_EQ(record.datagram.substr(HR_PEER_HEADER_BYTES),
-                std::string_view(reinterpret_cast<const char*>(expected.data()), expected.size()));
+                std::string_view(reinterpret_cast<const char *>(expected.data()), expected.size()));
       ++next_read;
     }
     kernel().Release(records.back().end);
@@ -197,7 +196,7 @@ TEST_P(NodeAppendTest, ADiscardedRecordIsPassedOver) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ip, NodeAppendTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+                         [](const auto &info) { return info.param ? "v6" : "v4"; });
 
 }  // namespace
 }  // namespace hedgerow::packets

@@ -83,7 +83,7 @@ TEST_P(NodeControlTest, AShorterLogThanWasAcknowledgedInTheTermIsRefused) {
 
 TEST_P(NodeControlTest, AnIncarnationBeginsAnEmptyWindow) {
   hr_node_window window{};
-  for (auto& word : window.seen) word = ~0ull;
+  for (auto &word : window.seen) word = ~0ull;
   node().SetWindow(2, window);
   kernel().SetIncarnation(2, 7, 1234);
   window = kernel().ReadWindow(2);
@@ -114,7 +114,7 @@ TEST_P(NodeControlTest, ProcessAndKernelDrawDifferentNumbers) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ip, NodeControlTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+                         [](const auto &info) { return info.param ? "v6" : "v4"; });
 
 }  // namespace
 }  // namespace hedgerow::packets

@@ -10,7 +10,7 @@ namespace {
 class NodeCountTest : public NodeTest {
  protected:
   void Lead() {
-    Change1([](auto& shared) {
+    Change1([](auto &shared) {
       shared.role = HR_NODE_LEADER;
       shared.raft.leader = kSelf;
       shared.raft.last_index = 100;
@@ -29,7 +29,7 @@ class NodeCountTest : public NodeTest {
     const hr_peer_heartbeat_reply reply{.round = round, .matched = matched, .loop_seq = loop_seq};
     return Send(HR_PEER_HEARTBEAT_REPLY, from, reply);
   }
-  static void ExpectOne(const Outcome& outcome, int action, hr_node_event event) {
+  static void ExpectOne(const Outcome &outcome, int action, hr_node_event event) {
     EXPECT_EQ(outcome.action, action);
     EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{event, 1}}));
   }
@@ -37,7 +37,7 @@ class NodeCountTest : public NodeTest {
 
 TEST_P(NodeCountTest, R6_UnderAJointConfigurationAMajorityOfEachIsNeeded) {
   Lead();
-  Change1([](auto& shared) {
+  Change1([](auto &shared) {
     shared.voters = 0b00111;       // 1, 2, 3
     shared.next_voters = 0b11001;  // 1, 4, 5
   });
@@ -51,7 +51,7 @@ TEST_P(NodeCountTest, R6_UnderAJointConfigurationAMajorityOfEachIsNeeded) {
 
 TEST_P(NodeCountTest, R6_ALearnerIsCountedAndNeverDecides) {
   Lead();
-  Change1([](auto& shared) { shared.voters = 0b00111; });
+  Change1([](auto &shared) { shared.voters = 0b00111; });
   ExpectOne(Ack(4, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
   ExpectOne(Ack(5, 50), XDP_DROP, HR_NODE_EVENT_ACK_COUNTED);
   EXPECT_EQ(node().Shared().members[SlotOf(4)].match, 50u);
@@ -62,7 +62,7 @@ TEST_P(NodeCountTest, R6_ALearnerIsCountedAndNeverDecides) {
 // The map of members may still have the address of a member that has left, and the slot may be another's by now.
 TEST_P(NodeCountTest, R0_TheStateNamesTheNodeOfEachPosition) {
   Lead();
-  Change1([](auto& shared) {
+  Change1([](auto &shared) {
     shared.members[SlotOf(2)].node = 9;
     shared.members[SlotOf(3)].node = 0;
   });
@@ -92,7 +92,7 @@ TEST_P(NodeCountTest, AHeartbeatOfAnotherTermOrNodeIsTheProcesss) {
   ExpectPassed(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat, kTerm - 1), HR_NODE_EVENT_PASSED_TERM);
   ExpectPassed(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat, kTerm + 1), HR_NODE_EVENT_PASSED_TERM);
   ExpectPassed(Send(HR_PEER_HEARTBEAT, kPeer, heartbeat), HR_NODE_EVENT_PASSED_TERM);
-  Change1([](auto& shared) { shared.lease_until_ns = 1; });
+  Change1([](auto &shared) { shared.lease_until_ns = 1; });
   ExpectPassed(Send(HR_PEER_HEARTBEAT, kLeader, heartbeat), HR_NODE_EVENT_PASSED_LEASE);
 }
 
@@ -114,7 +114,7 @@ TEST_P(NodeCountTest, ALeaderIsWokenByTheAcknowledgementThatMovesTheQuorum) {
 TEST_P(NodeCountTest, ARefusalAndAFullWindowWakeTheLeader) {
   Lead();
   ExpectOne(Ack(2, 5, 1, 0), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);
-  Change1([](auto& shared) { shared.every_ack = 1u << SlotOf(2); });
+  Change1([](auto &shared) { shared.every_ack = 1u << SlotOf(2); });
   ExpectOne(Ack(2, 5), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);
 }
 
@@ -166,12 +166,12 @@ TEST_P(NodeCountTest, AnswersToAnotherTermOrToAFollowerAreTheProcesss) {
   const hr_peer_append_reply reply{
       .index = 5, .conflict_term = 0, .conflict_index = 0, .loop_seq = 1, .accepted = 1, .reserved = 0};
   ExpectPassed(Send(HR_PEER_APPEND_REPLY, 2, reply, kTerm - 1), HR_NODE_EVENT_PASSED_TERM);
-  Change1([](auto& shared) { shared.capabilities = HR_NODE_CAN_HEARTBEAT; });
+  Change1([](auto &shared) { shared.capabilities = HR_NODE_CAN_HEARTBEAT; });
   ExpectPassed(Ack(2, 50), HR_NODE_EVENT_PASSED_FENCED);
 }
 
 INSTANTIATE_TEST_SUITE_P(Ip, NodeCountTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+                         [](const auto &info) { return info.param ? "v6" : "v4"; });
 
 }  // namespace
 }  // namespace hedgerow::packets

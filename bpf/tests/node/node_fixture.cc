@@ -23,13 +23,13 @@ struct Locked {  // a map's value that begins with a lock
 };
 
 template <typename Value>
-void Set(bpf_map* map, uint32_t key, const Value& value) {
+void Set(bpf_map *map, uint32_t key, const Value &value) {
   const Locked<Value> slot{.value = value};
   ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(map), &key, &slot, BPF_ANY), 0);
 }
 
 template <typename Value>
-Value Get(bpf_map* map, uint32_t key) {
+Value Get(bpf_map *map, uint32_t key) {
   Locked<Value> slot{};
   EXPECT_EQ(bpf_map_lookup_elem(bpf_map__fd(map), &key, &slot), 0);
   return slot.value;
@@ -55,8 +55,7 @@ std::unique_ptr<LoadedNode> LoadedNode::Load(bool ipv6) {
   if (!kernel.ok()) return nullptr;
   auto loaded = std::make_unique<LoadedNode>();
   loaded->kernel_ = *std::move(kernel);
-  for (uint32_t node = 1; node <= kNodes; ++node)
-    loaded->kernel_->SetMember(SlotOf(node), MemberOf(node, ipv6));
+  for (uint32_t node = 1; node <= kNodes; ++node) loaded->kernel_->SetMember(SlotOf(node), MemberOf(node, ipv6));
   return loaded;
 }
 
@@ -66,15 +65,15 @@ std::unique_ptr<LoadedNode> LoadedNode::Of(std::unique_ptr<offload::BpfKernel> k
   return loaded;
 }
 
-void LoadedNode::SetShared(const hr_node_shared& shared) { Set(kernel_->skeleton()->maps.node, 0, shared); }
+void LoadedNode::SetShared(const hr_node_shared &shared) { Set(kernel_->skeleton()->maps.node, 0, shared); }
 hr_node_shared LoadedNode::Shared() { return Get<hr_node_shared>(kernel_->skeleton()->maps.node, 0); }
-void LoadedNode::SetWindow(uint32_t slot, const hr_node_window& window) {
+void LoadedNode::SetWindow(uint32_t slot, const hr_node_window &window) {
   Set(kernel_->skeleton()->maps.windows, slot, window);
 }
 hr_node_window LoadedNode::Window(uint32_t slot) {
   return Get<hr_node_window>(kernel_->skeleton()->maps.windows, slot);
 }
-void LoadedNode::SetHook(const hr_node_hook& hook) {
+void LoadedNode::SetHook(const hr_node_hook &hook) {
   ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(kernel_->skeleton()->maps.xdp_hook), &kZero, &hook, BPF_ANY), 0);
 }
 void LoadedNode::SetNumbers(uint64_t packet_number) {
@@ -87,7 +86,7 @@ uint64_t LoadedNode::PacketNumber() {
   return numbers.packet_number;
 }
 
-LoadedNode::Result LoadedNode::Xdp(const Bytes& frame) {
+LoadedNode::Result LoadedNode::Xdp(const Bytes &frame) {
   Result result;
   result.frame.resize(frame.size() + 256);
   LIBBPF_OPTS(bpf_test_run_opts, options, .data_in = frame.data(), .data_out = result.frame.data(),
@@ -108,9 +107,9 @@ std::vector<offload::RingRecord> LoadedNode::TakeAll() {
 }
 
 void NodeTest::SetUp() {
-  static auto* loaded = new std::map<bool, std::unique_ptr<LoadedNode>>();
+  static auto *loaded = new std::map<bool, std::unique_ptr<LoadedNode>>();
   if (geteuid() != 0) GTEST_SKIP() << "needs root (CAP_BPF, CAP_NET_ADMIN)";
-  std::unique_ptr<LoadedNode>& mine = (*loaded)[ipv6()];
+  std::unique_ptr<LoadedNode> &mine = (*loaded)[ipv6()];
   if (mine == nullptr) mine = LoadedNode::Load(ipv6());
   ASSERT_NE(mine, nullptr);
   node_ = mine.get();
@@ -130,7 +129,7 @@ void NodeTest::Reset() {
   number_ = 0;
 }
 
-NodeTest::Outcome NodeTest::Run(const Bytes& frame) {
+NodeTest::Outcome NodeTest::Run(const Bytes &frame) {
   before_ = node_->Shared();
   const hr_node_stats counted = kernel().Counters();
   const uint64_t numbered = node_->PacketNumber();
@@ -138,8 +137,7 @@ NodeTest::Outcome NodeTest::Run(const Bytes& frame) {
   Outcome outcome{.action = result.action, .frame = std::move(result.frame)};
   const hr_node_stats now = kernel().Counters();
   for (int i = 0; i < HR_NODE_EVENT_COUNT; ++i)
-    if (now.events[i] != counted.events[i])
-      outcome.events[i] = static_cast<int64_t>(now.events[i] - counted.events[i]);
+    if (now.events[i] != counted.events[i]) outcome.events[i] = static_cast<int64_t>(now.events[i] - counted.events[i]);
   EXPECT_EQ(node_->PacketNumber() - numbered, outcome.action == XDP_TX ? 1u : 0u);
   if (outcome.action != XDP_TX) {
     EXPECT_EQ(outcome.frame, frame);
@@ -159,7 +157,8 @@ NodeTest::Outcome NodeTest::Run(const Bytes& frame) {
               std::min(sizeof(outcome.body), answer.payload.size() - sizeof(outcome.header)));
   hr_peer_header asked_header{};
   std::memcpy(&asked_header, asked.payload.data(), sizeof(asked_header));
-  EXPECT_EQ(outcome.header.tag, hr_siphash_sealed(outcome.header.key_id == NodeKey().id ? &kNodeKey : &kNextNodeKey, answer.payload.data(), answer.payload.size()));
+  EXPECT_EQ(outcome.header.tag, hr_siphash_sealed(outcome.header.key_id == NodeKey().id ? &kNodeKey : &kNextNodeKey,
+                                                  answer.payload.data(), answer.payload.size()));
   EXPECT_EQ(outcome.header.bytes, answer.payload.size());
   EXPECT_EQ(outcome.header.packet_number, numbered + 1);
   EXPECT_EQ(outcome.header.from_incarnation, kOwnIncarnation);
@@ -170,7 +169,7 @@ NodeTest::Outcome NodeTest::Run(const Bytes& frame) {
   return outcome;
 }
 
-void NodeTest::ExpectPassed(const Outcome& outcome, hr_node_event why) {
+void NodeTest::ExpectPassed(const Outcome &outcome, hr_node_event why) {
   EXPECT_EQ(outcome.action, XDP_PASS);
   EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{why, 1}}));
   const hr_node_shared after = node_->Shared();
@@ -178,7 +177,7 @@ void NodeTest::ExpectPassed(const Outcome& outcome, hr_node_event why) {
   EXPECT_TRUE(node_->TakeAll().empty());
 }
 
-hr_node_control NodeTest::Control(hr_node_operation operation, const hr_node_shared* shared, uint64_t incarnation) {
+hr_node_control NodeTest::Control(hr_node_operation operation, const hr_node_shared *shared, uint64_t incarnation) {
   hr_node_control request{};
   request.operation = operation;
   request.incarnation = incarnation;

@@ -27,12 +27,12 @@ class LoadedNode {
   static std::unique_ptr<LoadedNode> Load(bool ipv6);
   static std::unique_ptr<LoadedNode> Of(std::unique_ptr<offload::BpfKernel> kernel);
 
-  offload::BpfKernel& kernel() { return *kernel_; }
-  void SetShared(const hr_node_shared& shared);
+  offload::BpfKernel &kernel() { return *kernel_; }
+  void SetShared(const hr_node_shared &shared);
   hr_node_shared Shared();
-  void SetWindow(uint32_t slot, const hr_node_window& window);
+  void SetWindow(uint32_t slot, const hr_node_window &window);
   hr_node_window Window(uint32_t slot);
-  void SetHook(const hr_node_hook& hook);
+  void SetHook(const hr_node_hook &hook);
   void SetNumbers(uint64_t packet_number);
   uint64_t PacketNumber();
 
@@ -40,7 +40,7 @@ class LoadedNode {
     int action = -1;
     Bytes frame{};
   };
-  Result Xdp(const Bytes& frame);
+  Result Xdp(const Bytes &frame);
   std::vector<offload::RingRecord> TakeAll();
 
  private:
@@ -60,18 +60,18 @@ class NodeTest : public ::testing::TestWithParam<bool> {
   void SetUp() override;
   void Reset();
   bool ipv6() const { return GetParam(); }
-  LoadedNode& node() { return *node_; }
-  offload::BpfKernel& kernel() { return node_->kernel(); }
+  LoadedNode &node() { return *node_; }
+  offload::BpfKernel &kernel() { return node_->kernel(); }
 
   // The frame, run. An answer is checked for what every answer must have: whole checksums, addresses swapped,
   // tag, number.
-  Outcome Run(const Bytes& frame);
-  Outcome Send(uint32_t from, const Bytes& datagram) { return Run(PeerFrame(from, datagram, ipv6())); }
+  Outcome Run(const Bytes &frame);
+  Outcome Send(uint32_t from, const Bytes &datagram) { return Run(PeerFrame(from, datagram, ipv6())); }
   template <typename Body>
-  Outcome Send(hr_peer_kind kind, uint32_t from, const Body& body, uint64_t term = kTerm) {
+  Outcome Send(hr_peer_kind kind, uint32_t from, const Body &body, uint64_t term = kTerm) {
     return Send(from, SealPeer(PeerHead(kind, from, ++number_, term), BodyBytes(body)));
   }
-  Outcome SendAppend(const Bytes& body, uint64_t term = kTerm, uint32_t from = kLeader) {
+  Outcome SendAppend(const Bytes &body, uint64_t term = kTerm, uint32_t from = kLeader) {
     return Send(from, SealPeer(PeerHead(HR_PEER_APPEND, from, ++number_, term), body));
   }
   // Changes the state that the next frame meets.
@@ -82,12 +82,12 @@ class NodeTest : public ::testing::TestWithParam<bool> {
     node_->SetShared(shared);
   }
   // Passed to the process for this reason, with nothing changed and nothing in the ring.
-  void ExpectPassed(const Outcome& outcome, hr_node_event why);
-  hr_node_control Control(hr_node_operation operation, const hr_node_shared* shared = nullptr,
+  void ExpectPassed(const Outcome &outcome, hr_node_event why);
+  hr_node_control Control(hr_node_operation operation, const hr_node_shared *shared = nullptr,
                           uint64_t incarnation = kOwnIncarnation);
 
   uint64_t number_ = 0;
-  LoadedNode* node_ = nullptr;
+  LoadedNode *node_ = nullptr;
   hr_node_shared before_{};
 };
 

@@ -26,8 +26,8 @@ namespace {
 constexpr uint64_t kCases = 500'000;
 constexpr uint64_t kFar_ns = 3'600'000'000'000;
 
-uint64_t FromEnvironment(const char* name, uint64_t otherwise) {
-  const char* const text = std::getenv(name);
+uint64_t FromEnvironment(const char *name, uint64_t otherwise) {
+  const char *const text = std::getenv(name);
   return text == nullptr ? otherwise : std::strtoull(text, nullptr, 10);
 }
 
@@ -55,7 +55,7 @@ class Draw {
   uint64_t state_;
 };
 
-hr_node_shared RandomShared(Draw& draw, uint64_t now_ns) {
+hr_node_shared RandomShared(Draw &draw, uint64_t now_ns) {
   hr_node_shared shared{};
   // Long ago is 1, not `now_ns` less something: a machine may have just begun.
   const auto time = [&] { return draw.OneIn(3) ? 1 : (draw.OneIn(2) ? now_ns - 1000 : now_ns + kFar_ns); };
@@ -85,7 +85,7 @@ hr_node_shared RandomShared(Draw& draw, uint64_t now_ns) {
   shared.votes = static_cast<uint32_t>(draw.Below(32));
   shared.every_ack = static_cast<uint32_t>(draw.OneIn(4) ? draw.Below(256) : 0);
   uint32_t slot = 0;
-  for (hr_node_member& member : shared.members) {
+  for (hr_node_member &member : shared.members) {
     ++slot;  // as id, since slots are ids less one here
     member = {.match = draw.Near(20),
               .round = draw.Near(7),
@@ -98,55 +98,49 @@ hr_node_shared RandomShared(Draw& draw, uint64_t now_ns) {
   return shared;
 }
 
-hr_node_window RandomWindow(Draw& draw, uint32_t node, uint64_t number) {
+hr_node_window RandomWindow(Draw &draw, uint32_t node, uint64_t number) {
   hr_node_window window{};
   window.incarnation = draw.OneIn(20) ? draw.Below(3) : IncarnationOf(node);
   window.floor = draw.OneIn(8) ? number + draw.Below(3) - 1 : 0;
-  window.highest = std::max<uint64_t>(window.floor,
-                                      draw.OneIn(3) ? number + draw.Below(6000) - 3000 : draw.Near(number - 1));
-  for (auto& word : window.seen) word = draw.OneIn(8) ? draw() : 0;
+  window.highest =
+      std::max<uint64_t>(window.floor, draw.OneIn(3) ? number + draw.Below(6000) - 3000 : draw.Near(number - 1));
+  for (auto &word : window.seen) word = draw.OneIn(8) ? draw() : 0;
   return window;
 }
 
-Bytes RandomBody(Draw& draw, uint32_t kind) {
+Bytes RandomBody(Draw &draw, uint32_t kind) {
   switch (kind) {
     case HR_PEER_VOTE_REQUEST:
-      return BodyBytes(
-          hr_peer_vote_request{.asked_term = draw.Near(kTerm + 1),
-                               .last_index = draw.Near(kLastIndex),
-                               .last_term = draw.Near(kTerm),
-                               .transfer_term = draw.OneIn(3) ? draw.Near(kTerm) : 0,
-                               .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
-                               .reserved = draw.OneIn(40) ? 1u : 0u});
+      return BodyBytes(hr_peer_vote_request{.asked_term = draw.Near(kTerm + 1),
+                                            .last_index = draw.Near(kLastIndex),
+                                            .last_term = draw.Near(kTerm),
+                                            .transfer_term = draw.OneIn(3) ? draw.Near(kTerm) : 0,
+                                            .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
+                                            .reserved = draw.OneIn(40) ? 1u : 0u});
     case HR_PEER_VOTE_REPLY:
-      return BodyBytes(
-          hr_peer_vote_reply{.asked_term = draw.Near(kTerm + draw.Below(2)),
-                             .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
-                             .granted = draw.OneIn(8) ? static_cast<uint32_t>(draw.Below(3)) : 1u});
+      return BodyBytes(hr_peer_vote_reply{.asked_term = draw.Near(kTerm + draw.Below(2)),
+                                          .pre_vote = static_cast<uint32_t>(draw.OneIn(30) ? 2 : draw.Below(2)),
+                                          .granted = draw.OneIn(8) ? static_cast<uint32_t>(draw.Below(3)) : 1u});
     case HR_PEER_APPEND: {
       std::vector<size_t> payloads(draw.OneIn(10) ? draw.Below(70) : draw.Below(4));
-      for (size_t& bytes : payloads) bytes = draw.OneIn(6) ? draw.Below(1500) : draw.Below(40);
-      Bytes body =
-          AppendBody(draw.Near(kLastIndex), draw.Near(kTerm), draw.Near(kTerm), payloads, draw.Below(20));
+      for (size_t &bytes : payloads) bytes = draw.OneIn(6) ? draw.Below(1500) : draw.Below(40);
+      Bytes body = AppendBody(draw.Near(kLastIndex), draw.Near(kTerm), draw.Near(kTerm), payloads, draw.Below(20));
       if (draw.OneIn(3)) body[offsetof(hr_peer_append, flags)] = draw.OneIn(8) ? 2 : HR_PEER_APPEND_MORE;
       return body;
     }
     case HR_PEER_APPEND_REPLY:
-      return BodyBytes(
-          hr_peer_append_reply{.index = draw.Near(20),
-                               .conflict_term = draw.Below(3),
-                               .conflict_index = draw.Below(3),
-                               .loop_seq = draw.Below(3),
-                               .accepted = draw.OneIn(8) ? static_cast<uint32_t>(draw.Below(3)) : 1u,
-                               .reserved = draw.OneIn(40) ? 1u : 0u});
+      return BodyBytes(hr_peer_append_reply{.index = draw.Near(20),
+                                            .conflict_term = draw.Below(3),
+                                            .conflict_index = draw.Below(3),
+                                            .loop_seq = draw.Below(3),
+                                            .accepted = draw.OneIn(8) ? static_cast<uint32_t>(draw.Below(3)) : 1u,
+                                            .reserved = draw.OneIn(40) ? 1u : 0u});
     case HR_PEER_HEARTBEAT:
-      return BodyBytes(
-          hr_peer_heartbeat{.round = draw(), .commit = draw.Near(4), .election_timeout_ns = draw()});
+      return BodyBytes(hr_peer_heartbeat{.round = draw(), .commit = draw.Near(4), .election_timeout_ns = draw()});
     case HR_PEER_HEARTBEAT_REPLY:
       return BodyBytes(
           hr_peer_heartbeat_reply{.round = draw.Near(7), .matched = draw.Near(20), .loop_seq = draw.Below(3)});
-    default:
-      return Bytes(draw.Below(80), static_cast<uint8_t>(draw()));
+    default: return Bytes(draw.Below(80), static_cast<uint8_t>(draw()));
   }
 }
 
@@ -156,7 +150,7 @@ struct Case {
   uint32_t from = 0;
 };
 
-Bytes RandomFrame(Draw& draw, hr_peer_header header, bool ipv6) {
+Bytes RandomFrame(Draw &draw, hr_peer_header header, bool ipv6) {
   Bytes body = RandomBody(draw, header.kind);
   if (draw.OneIn(25)) body.resize(draw.Below(body.size() + 20));
   if (body.size() > 1800) body.resize(1800);
@@ -182,7 +176,7 @@ Bytes RandomFrame(Draw& draw, hr_peer_header header, bool ipv6) {
 
 class NodeFuzzTest : public ::testing::TestWithParam<bool> {
  protected:
-  using Distort = std::function<void(const NodeState& before, NodeState& state, ModelResult& result)>;
+  using Distort = std::function<void(const NodeState &before, NodeState &state, ModelResult &result)>;
 
   void SetUp() override {
     if (geteuid() != 0) GTEST_SKIP() << "needs root (CAP_BPF, CAP_NET_ADMIN)";
@@ -195,14 +189,12 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
     Draw draw(seed);
     Case made;
     made.state.config = NodeConfig(GetParam());
-    for (uint32_t node = 1; node <= kNodes; ++node)
-      made.state.members[SlotOf(node)] = MemberOf(node, GetParam());
+    for (uint32_t node = 1; node <= kNodes; ++node) made.state.members[SlotOf(node)] = MemberOf(node, GetParam());
     made.state.shared = RandomShared(draw, now_ns);
     made.state.packet_number = draw.OneIn(2) ? draw() : draw.Below(100);
     made.from = static_cast<uint32_t>(draw.OneIn(3) ? 2 + draw.Below(4) : kLeader);
     const uint64_t number = 1 + draw.Below(draw.OneIn(2) ? 10 : 20000);
-    const auto kind =
-        static_cast<uint8_t>(draw.OneIn(12) ? draw.Below(17) : HR_PEER_VOTE_REQUEST + draw.Below(6));
+    const auto kind = static_cast<uint8_t>(draw.OneIn(12) ? draw.Below(17) : HR_PEER_VOTE_REQUEST + draw.Below(6));
     hr_peer_header header = PeerHead(kind, made.from, number);
     made.state.windows[SlotOf(made.from)] = RandomWindow(draw, made.from, number);
     made.frame = RandomFrame(draw, header, GetParam());
@@ -210,12 +202,12 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
   }
 
   // "" or what differs.
-  std::string RunCase(uint64_t seed, const Distort& distort);
-  std::string Compare(const Case& before, const ModelResult& expected, const LoadedNode::Result& result,
+  std::string RunCase(uint64_t seed, const Distort &distort);
+  std::string Compare(const Case &before, const ModelResult &expected, const LoadedNode::Result &result,
                       uint64_t begin_ns, uint64_t end_ns);
-  std::string CompareRecord(const ModelResult& expected, uint64_t begin_ns, uint64_t end_ns);
-  std::string CompareEvent(const ModelResult& expected);
-  uint64_t FirstDifference(uint64_t cases, const Distort& distort);
+  std::string CompareRecord(const ModelResult &expected, uint64_t begin_ns, uint64_t end_ns);
+  std::string CompareEvent(const ModelResult &expected);
+  uint64_t FirstDifference(uint64_t cases, const Distort &distort);
 
   std::unique_ptr<LoadedNode> node_;
   hr_node_stats counters_{};
@@ -225,8 +217,8 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
 };
 
 // Times that the model took from its clock, the kernel took from its own, somewhat later.
-std::string CompareShared(const hr_node_shared& expected, hr_node_shared shared, uint64_t begin_ns, uint64_t end_ns) {
-  const auto align = [&](__u64 wanted, __u64& seen) {
+std::string CompareShared(const hr_node_shared &expected, hr_node_shared shared, uint64_t begin_ns, uint64_t end_ns) {
+  const auto align = [&](__u64 wanted, __u64 &seen) {
     if (wanted == begin_ns && seen >= begin_ns && seen <= end_ns) seen = wanted;
   };
   align(expected.heard_ns, shared.heard_ns);
@@ -237,7 +229,7 @@ std::string CompareShared(const hr_node_shared& expected, hr_node_shared shared,
   return std::memcmp(&expected, &shared, sizeof(shared)) == 0 ? "" : "the state";
 }
 
-std::string NodeFuzzTest::CompareRecord(const ModelResult& expected, uint64_t begin_ns, uint64_t end_ns) {
+std::string NodeFuzzTest::CompareRecord(const ModelResult &expected, uint64_t begin_ns, uint64_t end_ns) {
   const std::vector<offload::RingRecord> records = node_->TakeAll();
   node_->kernel().Release(node_->kernel().ProducerPosition());
   if (records.size() != (expected.record.has_value() ? 1u : 0u)) return "the number of ring records";
@@ -245,13 +237,13 @@ std::string NodeFuzzTest::CompareRecord(const ModelResult& expected, uint64_t be
   hr_node_record head = records[0].head;
   if (head.arrived_ns >= begin_ns && head.arrived_ns <= end_ns) head.arrived_ns = begin_ns;
   if (std::memcmp(&head, &expected.record->head, sizeof(head)) != 0) return "the ring record's head";
-  const Bytes& datagram = expected.record->datagram;
-  if (records[0].datagram != std::string_view(reinterpret_cast<const char*>(datagram.data()), datagram.size()))
+  const Bytes &datagram = expected.record->datagram;
+  if (records[0].datagram != std::string_view(reinterpret_cast<const char *>(datagram.data()), datagram.size()))
     return "the ring record's datagram";
   return "";
 }
 
-std::string NodeFuzzTest::CompareEvent(const ModelResult& expected) {
+std::string NodeFuzzTest::CompareEvent(const ModelResult &expected) {
   const hr_node_stats now = node_->kernel().Counters();
   std::string wrong;
   for (uint32_t i = 0; i < HR_NODE_EVENT_COUNT; ++i) {
@@ -263,8 +255,8 @@ std::string NodeFuzzTest::CompareEvent(const ModelResult& expected) {
   return wrong;
 }
 
-std::string NodeFuzzTest::Compare(const Case& before, const ModelResult& expected,
-                                  const LoadedNode::Result& result, uint64_t begin_ns, uint64_t end_ns) {
+std::string NodeFuzzTest::Compare(const Case &before, const ModelResult &expected, const LoadedNode::Result &result,
+                                  uint64_t begin_ns, uint64_t end_ns) {
   const uint32_t slot = SlotOf(before.from);
   std::string wrong = CompareEvent(expected);
   if (const std::string record = CompareRecord(expected, begin_ns, end_ns); wrong.empty()) wrong = record;
@@ -273,13 +265,12 @@ std::string NodeFuzzTest::Compare(const Case& before, const ModelResult& expecte
   if (wrong.empty() && result.frame != expected.frame) wrong = "the frame";
   if (wrong.empty()) wrong = CompareShared(before.state.shared, node_->Shared(), begin_ns, end_ns);
   const hr_node_window window = node_->Window(slot);
-  if (wrong.empty() && std::memcmp(&window, &before.state.windows[slot], sizeof(window)) != 0)
-    wrong = "the window";
+  if (wrong.empty() && std::memcmp(&window, &before.state.windows[slot], sizeof(window)) != 0) wrong = "the window";
   if (wrong.empty() && node_->PacketNumber() != before.state.packet_number) wrong = "the packet number";
   return wrong;
 }
 
-std::string NodeFuzzTest::RunCase(uint64_t seed, const Distort& distort) {
+std::string NodeFuzzTest::RunCase(uint64_t seed, const Distort &distort) {
   const uint64_t begin_ns = MonotonicNs();
   Case made = Make(seed, begin_ns);
   for (uint32_t node = 2; node <= kNodes; ++node) {
@@ -301,7 +292,7 @@ std::string NodeFuzzTest::RunCase(uint64_t seed, const Distort& distort) {
 }
 
 // The number of the case; `cases`: there is none.
-uint64_t NodeFuzzTest::FirstDifference(uint64_t cases, const Distort& distort) {
+uint64_t NodeFuzzTest::FirstDifference(uint64_t cases, const Distort &distort) {
   for (uint64_t i = 0; i < cases; ++i)
     if (!RunCase(i, distort).empty()) return i;
   return cases;
@@ -316,10 +307,9 @@ TEST_P(NodeFuzzTest, BothCompilersDecideTheSame) {
   const auto unmet = [this] {
     std::vector<uint32_t> events;
     for (uint32_t event = 0; event < HR_NODE_EVENT_COUNT; ++event) {
-      const bool expected =
-          (event <= HR_NODE_EVENT_DROPPED_TOO_OLD && event != HR_NODE_EVENT_PASSED_RING_FULL) ||
-          event == HR_NODE_EVENT_PASSED_EPOCH || event == HR_NODE_EVENT_PASSED_SOURCE ||
-          event == HR_NODE_EVENT_PASSED_SUSPICION || event == HR_NODE_EVENT_APPEND_STORED_UNSAID;
+      const bool expected = (event <= HR_NODE_EVENT_DROPPED_TOO_OLD && event != HR_NODE_EVENT_PASSED_RING_FULL) ||
+                            event == HR_NODE_EVENT_PASSED_EPOCH || event == HR_NODE_EVENT_PASSED_SOURCE ||
+                            event == HR_NODE_EVENT_PASSED_SUSPICION || event == HR_NODE_EVENT_APPEND_STORED_UNSAID;
       if (expected && met_[event] == 0) events.push_back(event);
     }
     return events;
@@ -340,32 +330,30 @@ TEST_P(NodeFuzzTest, BothCompilersDecideTheSame) {
 // The model with a mistake must be found out, or agreement means nothing.
 TEST_P(NodeFuzzTest, PlantedDifferencesAreFound) {
   constexpr uint64_t kEnough = 50'000;
-  const auto found = [&](const Distort& distort) { return FirstDifference(kEnough, distort) < kEnough; };
-  EXPECT_FALSE(found([](const NodeState&, NodeState&, ModelResult&) {})) << "without a mistake there is none";
-  EXPECT_TRUE(found([](const NodeState&, NodeState& state, ModelResult& result) {  // voted_for forgotten
+  const auto found = [&](const Distort &distort) { return FirstDifference(kEnough, distort) < kEnough; };
+  EXPECT_FALSE(found([](const NodeState &, NodeState &, ModelResult &) {})) << "without a mistake there is none";
+  EXPECT_TRUE(found([](const NodeState &, NodeState &state, ModelResult &result) {  // voted_for forgotten
     if (result.event == HR_NODE_EVENT_VOTE_GRANTED) state.shared.raft.voted_for = 0;
   }));
-  EXPECT_TRUE(
-      found([](const NodeState& before, NodeState& state, ModelResult& result) {  // an echo counts as contact
-        if (result.event != HR_NODE_EVENT_ACK_COUNTED) return;
-        const uint32_t slot = *result.taken_from;
-        if (before.shared.members[slot].contact_ns == state.shared.members[slot].contact_ns)
-          state.shared.members[slot].contact_ns += 1;
-      }));
-  EXPECT_TRUE(
-      found([](const NodeState&, NodeState& state, ModelResult& result) {  // a replay takes its number again
-        if (result.event == HR_NODE_EVENT_DROPPED_REPLAYED) state.windows[*result.taken_from].highest += 1;
-      }));
-  EXPECT_TRUE(found([](const NodeState&, NodeState&, ModelResult& result) {  // one bit of an answer's checksum
+  EXPECT_TRUE(found([](const NodeState &before, NodeState &state, ModelResult &result) {  // an echo counts as contact
+    if (result.event != HR_NODE_EVENT_ACK_COUNTED) return;
+    const uint32_t slot = *result.taken_from;
+    if (before.shared.members[slot].contact_ns == state.shared.members[slot].contact_ns)
+      state.shared.members[slot].contact_ns += 1;
+  }));
+  EXPECT_TRUE(found([](const NodeState &, NodeState &state, ModelResult &result) {  // a replay takes its number again
+    if (result.event == HR_NODE_EVENT_DROPPED_REPLAYED) state.windows[*result.taken_from].highest += 1;
+  }));
+  EXPECT_TRUE(found([](const NodeState &, NodeState &, ModelResult &result) {  // one bit of an answer's checksum
     if (result.action == XDP_TX) result.frame[40] ^= 1;
   }));
-  EXPECT_TRUE(found([](const NodeState&, NodeState&, ModelResult& result) {  // not stored, yet acknowledged
+  EXPECT_TRUE(found([](const NodeState &, NodeState &, ModelResult &result) {  // not stored, yet acknowledged
     if (result.event == HR_NODE_EVENT_APPEND_STORED) result.record.reset();
   }));
 }
 
 INSTANTIATE_TEST_SUITE_P(Ip, NodeFuzzTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+                         [](const auto &info) { return info.param ? "v6" : "v4"; });
 
 }  // namespace
 }  // namespace hedgerow::packets

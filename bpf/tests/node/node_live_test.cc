@@ -29,34 +29,34 @@ using offload::AttachOptions;
 using offload::BpfKernel;
 using offload::XdpChoice;
 
-socklen_t SocketAddress(const std::string& address, bool ipv6, sockaddr_storage& storage) {
+socklen_t SocketAddress(const std::string &address, bool ipv6, sockaddr_storage &storage) {
   storage = {};
   if (ipv6) {
-    auto& in6 = reinterpret_cast<sockaddr_in6&>(storage);
+    auto &in6 = reinterpret_cast<sockaddr_in6 &>(storage);
     in6.sin6_family = AF_INET6;
     in6.sin6_port = htons(kPeerPort);
     inet_pton(AF_INET6, address.c_str(), &in6.sin6_addr);
     return sizeof(in6);
   }
-  auto& in4 = reinterpret_cast<sockaddr_in&>(storage);
+  auto &in4 = reinterpret_cast<sockaddr_in &>(storage);
   in4.sin_family = AF_INET;
   in4.sin_port = htons(kPeerPort);
   inet_pton(AF_INET, address.c_str(), &in4.sin_addr);
   return sizeof(in4);
 }
 
-net::UniqueFd BoundSocket(const std::string& address, bool ipv6, uint16_t port = kPeerPort) {
+net::UniqueFd BoundSocket(const std::string &address, bool ipv6, uint16_t port = kPeerPort) {
   net::UniqueFd descriptor(socket(ipv6 ? AF_INET6 : AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage storage{};
   const socklen_t bytes = SocketAddress(address, ipv6, storage);
-  (ipv6 ? reinterpret_cast<sockaddr_in6&>(storage).sin6_port
-        : reinterpret_cast<sockaddr_in&>(storage).sin_port) = htons(port);
-  EXPECT_EQ(bind(descriptor.get(), reinterpret_cast<sockaddr*>(&storage), bytes), 0) << strerror(errno);
+  (ipv6 ? reinterpret_cast<sockaddr_in6 &>(storage).sin6_port : reinterpret_cast<sockaddr_in &>(storage).sin_port) =
+      htons(port);
+  EXPECT_EQ(bind(descriptor.get(), reinterpret_cast<sockaddr *>(&storage), bytes), 0) << strerror(errno);
   return descriptor;
 }
 
 // As an administrator would, by the link's number.
-bool DetachFromOutside(bpf_program* program) {
+bool DetachFromOutside(bpf_program *program) {
   bpf_prog_info wanted{};
   uint32_t bytes = sizeof(wanted);
   if (bpf_obj_get_info_by_fd(bpf_program__fd(program), &wanted, &bytes) != 0) return false;
@@ -114,11 +114,11 @@ class NodeLiveTest : public net::NamespaceTest, public ::testing::WithParamInter
                 IsOk());
     ASSERT_TRUE(WaitFor("ip link show up0 | grep -q LOWER_UP"));
   }
-  void Address(const std::string& link, uint32_t node) {
+  void Address(const std::string &link, uint32_t node) {
     Run(absl::StrCat("ip addr add ", AddressOf(node, ipv6()), ipv6() ? "/64 nodad" : "/24", " dev ", link));
     Run(absl::StrCat("ip link set ", link, " up"));
   }
-  static void Run(const std::string& command) { EXPECT_EQ(Shell(command), 0) << command; }
+  static void Run(const std::string &command) { EXPECT_EQ(Shell(command), 0) << command; }
 
   // A heartbeat from the leader's socket: does its answer arrive?
   bool Answered(int peer) {
@@ -128,12 +128,11 @@ class NodeLiveTest : public net::NamespaceTest, public ::testing::WithParamInter
                     [&] {
                       const net::UniqueFd leader = BoundSocket(AddressOf(kLeader, ipv6()), ipv6());
                       const hr_peer_heartbeat body{.round = 7, .commit = 4, .election_timeout_ns = 20'000'000};
-                      const Bytes datagram =
-                          SealPeer(PeerHead(HR_PEER_HEARTBEAT, kLeader, ++number_), BodyBytes(body));
+                      const Bytes datagram = SealPeer(PeerHead(HR_PEER_HEARTBEAT, kLeader, ++number_), BodyBytes(body));
                       sockaddr_storage to{};
                       const socklen_t bytes = SocketAddress(AddressOf(kSelf, ipv6()), ipv6(), to);
                       EXPECT_EQ(sendto(leader.get(), datagram.data(), datagram.size(), 0,
-                                       reinterpret_cast<sockaddr*>(&to), bytes),
+                                       reinterpret_cast<sockaddr *>(&to), bytes),
                                 static_cast<ssize_t>(datagram.size()));
                       pollfd waiting{.fd = leader.get(), .events = POLLIN, .revents = 0};
                       if (poll(&waiting, 1, 500) != 1) return absl::OkStatus();
@@ -167,15 +166,15 @@ TEST_P(NodeLiveTest, ANativeAnswerArrivesWhereTheOtherEndHasAProgram) {
     const auto kernel = OpenKernel(ipv6());
     ASSERT_NE(kernel, nullptr);
     net::UniqueFd pass;
-    ASSERT_THAT(net::RunInNetworkNamespace(
-                    peer->get(),
-                    [&] {
-                      LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
-                      pass.Reset(bpf_link_create(bpf_program__fd(kernel->skeleton()->progs.hr_xdp_pass),
-                                                 net::FindLink("wire0")->ifindex, BPF_XDP, &options));
-                      return absl::OkStatus();
-                    }),
-                IsOk());
+    ASSERT_THAT(
+        net::RunInNetworkNamespace(peer->get(),
+                                   [&] {
+                                     LIBBPF_OPTS(bpf_link_create_opts, options, .flags = XDP_FLAGS_DRV_MODE);
+                                     pass.Reset(bpf_link_create(bpf_program__fd(kernel->skeleton()->progs.hr_xdp_pass),
+                                                                net::FindLink("wire0")->ifindex, BPF_XDP, &options));
+                                     return absl::OkStatus();
+                                   }),
+        IsOk());
     ASSERT_TRUE(pass.valid());
     kernel->Attach({.mode = XdpChoice::kNative});
     EXPECT_TRUE(kernel->Xdp().on) << kernel->Xdp().detail;
@@ -236,7 +235,7 @@ TEST_P(NodeLiveTest, AHookThatCannotBeTakenSaysWhy) {
 struct Copy {
   std::string destination;
   uint8_t last_mac_byte;
-  auto operator<=>(const Copy&) const = default;
+  auto operator<=>(const Copy &) const = default;
 };
 
 TEST_P(NodeLiveTest, ABroadcastReachesEveryMemberOfItsMask) {
@@ -278,13 +277,13 @@ TEST_P(NodeLiveTest, ABroadcastReachesEveryMemberOfItsMask) {
             sockaddr_storage to{};
             const socklen_t bytes = SocketAddress(AddressOf(2, ipv6()), ipv6(), to);
             sniffer->Take(0, 0);
-            ASSERT_EQ(sendto(sender.get(), datagram.data(), datagram.size(), 0,
-                             reinterpret_cast<sockaddr*>(&to), bytes),
-                      static_cast<ssize_t>(datagram.size()));
+            ASSERT_EQ(
+                sendto(sender.get(), datagram.data(), datagram.size(), 0, reinterpret_cast<sockaddr *>(&to), bytes),
+                static_cast<ssize_t>(datagram.size()));
             std::set<Copy> seen;
             size_t copies = 0;
             for (int round = 0; round < 20 && copies < peers; ++round) {
-              for (const Captured& captured : sniffer->Take(peers, 100)) {
+              for (const Captured &captured : sniffer->Take(peers, 100)) {
                 const PacketView view = Read(captured.packet);
                 if (view.source_port != kPeerPort) continue;  // neighbour discovery and the like
                 ++copies;
@@ -314,7 +313,7 @@ TEST_P(NodeLiveTest, ABroadcastReachesEveryMemberOfItsMask) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ip, NodeLiveTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+                         [](const auto &info) { return info.param ? "v6" : "v4"; });
 
 }  // namespace
 }  // namespace hedgerow::packets

@@ -13,8 +13,8 @@ namespace {
 constexpr uint64_t kSecond_ns = 1'000'000'000;
 
 template <typename T>
-void Put(Bytes& bytes, const T& value) {
-  const auto* begin = reinterpret_cast<const uint8_t*>(&value);
+void Put(Bytes &bytes, const T &value) {
+  const auto *begin = reinterpret_cast<const uint8_t *>(&value);
   bytes.insert(bytes.end(), begin, begin + sizeof(value));
 }
 
@@ -43,7 +43,7 @@ hr_node_peer MemberOf(uint32_t node, bool ipv6) {
   return peer;
 }
 
-hr_node_key NodeKey(const hr_siphash_key& key) { return {.key = key, .id = hr_key_id(&key), .reserved = 0}; }
+hr_node_key NodeKey(const hr_siphash_key &key) { return {.key = key, .id = hr_key_id(&key), .reserved = 0}; }
 
 hr_node_config NodeConfig(bool ipv6) {
   hr_node_config config{};
@@ -70,7 +70,7 @@ hr_peer_header PeerHead(uint8_t kind, uint32_t from, uint64_t number, uint64_t t
   return header;
 }
 
-Bytes SealPeer(hr_peer_header header, const Bytes& body, const hr_siphash_key& key) {
+Bytes SealPeer(hr_peer_header header, const Bytes &body, const hr_siphash_key &key) {
   Bytes datagram;
   header.bytes = static_cast<uint16_t>(sizeof(header) + body.size());
   Put(datagram, header);
@@ -79,13 +79,13 @@ Bytes SealPeer(hr_peer_header header, const Bytes& body, const hr_siphash_key& k
   return datagram;
 }
 
-void Reseal(Bytes& datagram, const hr_siphash_key& key) {
+void Reseal(Bytes &datagram, const hr_siphash_key &key) {
   const uint64_t tag = hr_siphash_sealed(&key, datagram.data(), datagram.size());
   std::memcpy(datagram.data() + offsetof(hr_peer_header, tag), &tag, sizeof(tag));
 }
 
-Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term,
-                 const std::vector<size_t>& payloads_bytes, uint64_t commit) {
+Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term, const std::vector<size_t> &payloads_bytes,
+                 uint64_t commit) {
   Bytes body;
   hr_peer_append append{};
   append.prev_index = prev_index;
@@ -105,7 +105,7 @@ Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term,
   return body;
 }
 
-Bytes PeerFrame(uint32_t from, const Bytes& datagram, bool ipv6) {
+Bytes PeerFrame(uint32_t from, const Bytes &datagram, bool ipv6) {
   Bytes frame =
       PacketBuilder(AddressOf(from, ipv6), AddressOf(kSelf, ipv6)).Udp(kPeerPort, kPeerPort, datagram).Build();
   const uint8_t macs[12] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, static_cast<uint8_t>(from)};

@@ -17,7 +17,7 @@ inline constexpr uint64_t kNodeCluster = 77;
 inline constexpr hr_siphash_key kNodeKey = {0x2726252423222120, 0x2f2e2d2c2b2a2928};
 inline constexpr hr_siphash_key kNextNodeKey = {0x1111111122222222, 0x3333333344444444};  // of a change
 // As the kernel programs hold it.
-hr_node_key NodeKey(const hr_siphash_key& key = kNodeKey);
+hr_node_key NodeKey(const hr_siphash_key &key = kNodeKey);
 inline constexpr uint32_t kSelf = 1, kLeader = 2, kPeer = 3;
 inline constexpr uint32_t kNodes = 5;
 inline constexpr uint16_t kPeerPort = 4802;
@@ -36,20 +36,20 @@ hr_node_config NodeConfig(bool ipv6);
 // that there is (enum hr_peer_kind).
 hr_peer_header PeerHead(uint8_t kind, uint32_t from, uint64_t number, uint64_t term = kTerm);
 // Header and body with the right length and tag.
-Bytes SealPeer(hr_peer_header header, const Bytes& body, const hr_siphash_key& key = kNodeKey);
+Bytes SealPeer(hr_peer_header header, const Bytes &body, const hr_siphash_key &key = kNodeKey);
 // The tag made anew over bytes as they are.
-void Reseal(Bytes& datagram, const hr_siphash_key& key = kNodeKey);
+void Reseal(Bytes &datagram, const hr_siphash_key &key = kNodeKey);
 
 template <typename Body>
-Bytes BodyBytes(const Body& body) {
-  const auto* begin = reinterpret_cast<const uint8_t*>(&body);
+Bytes BodyBytes(const Body &body) {
+  const auto *begin = reinterpret_cast<const uint8_t *>(&body);
   return Bytes(begin, begin + sizeof(body));
 }
 // One entry for each payload, from index `prev + 1` on, all of `term`.
-Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term,
-                 const std::vector<size_t>& payloads_bytes, uint64_t commit = 0);
+Bytes AppendBody(uint64_t prev_index, uint64_t prev_term, uint64_t term, const std::vector<size_t> &payloads_bytes,
+                 uint64_t commit = 0);
 // From a peer to node 1's peer port, as a frame with MACs of their own.
-Bytes PeerFrame(uint32_t from, const Bytes& datagram, bool ipv6);
+Bytes PeerFrame(uint32_t from, const Bytes &datagram, bool ipv6);
 
 // A follower of node 2 in term kTerm with kLastIndex entries, that may everything for a long time.
 hr_node_shared FollowerShared(uint64_t now_ns);

@@ -15,8 +15,8 @@ namespace {
 
 constexpr uint8_t kUdp = 17;
 
-uint32_t Get16(const Bytes& bytes, size_t at) { return static_cast<uint32_t>(bytes[at] << 8 | bytes[at + 1]); }
-void Put16(Bytes& bytes, size_t at, uint32_t value) {
+uint32_t Get16(const Bytes &bytes, size_t at) { return static_cast<uint32_t>(bytes[at] << 8 | bytes[at + 1]); }
+void Put16(Bytes &bytes, size_t at, uint32_t value) {
   bytes[at] = static_cast<uint8_t>(value >> 8);
   bytes[at + 1] = static_cast<uint8_t>(value);
 }
@@ -30,7 +30,7 @@ struct Udp {
 };
 
 // The datagram to the node's peer port; nothing: the frame is none of the program's business.
-std::optional<Udp> ToPeerPort(const Bytes& frame, const hr_node_config& config) {
+std::optional<Udp> ToPeerPort(const Bytes &frame, const hr_node_config &config) {
   Udp udp;
   if (frame.size() < 14) return std::nullopt;
   const uint32_t type = Get16(frame, 12);
@@ -55,16 +55,15 @@ std::optional<Udp> ToPeerPort(const Bytes& frame, const hr_node_config& config) 
   }
   if (std::memcmp(&destination, &config.address, sizeof(destination)) != 0) return std::nullopt;
   if (Get16(frame, udp.l4 + 2) != ntohs(config.port_be)) return std::nullopt;
-  if (l4_bytes < 8 || Get16(frame, udp.l4 + 4) != l4_bytes || udp.l4 + l4_bytes > frame.size())
-    return std::nullopt;
+  if (l4_bytes < 8 || Get16(frame, udp.l4 + 4) != l4_bytes || udp.l4 + l4_bytes > frame.size()) return std::nullopt;
   udp.source_port = static_cast<uint16_t>(Get16(frame, udp.l4));
   udp.payload.assign(frame.begin() + static_cast<long>(udp.l4) + 8,
                      frame.begin() + static_cast<long>(udp.l4 + l4_bytes));
   return udp;
 }
 
-Bytes AnswerDatagram(NodeState& state, const hr_node_datagram& asked, const hr_node_spoken& spoken,
-                     const union hr_node_reply& reply) {
+Bytes AnswerDatagram(NodeState &state, const hr_node_datagram &asked, const hr_node_spoken &spoken,
+                     const union hr_node_reply &reply) {
   hr_peer_header header{};
   header.magic = HR_PEER_MAGIC;
   header.version = HR_PEER_VERSION;
@@ -90,7 +89,7 @@ Bytes AnswerDatagram(NodeState& state, const hr_node_datagram& asked, const hr_n
 }
 
 // The same way back, with whole checksums.
-Bytes AnswerFrame(const Bytes& frame, const Udp& asked, const Bytes& datagram) {
+Bytes AnswerFrame(const Bytes &frame, const Udp &asked, const Bytes &datagram) {
   Bytes answer(asked.l4 + 8 + datagram.size());
   std::memcpy(&answer[0], &frame[6], 6);
   std::memcpy(&answer[6], &frame[0], 6);
@@ -125,13 +124,13 @@ Bytes AnswerFrame(const Bytes& frame, const Udp& asked, const Bytes& datagram) {
   return answer;
 }
 
-uint32_t FindMember(const NodeState& state, uint32_t node) {
+uint32_t FindMember(const NodeState &state, uint32_t node) {
   for (uint32_t i = 0; i < HR_NODE_MEMBERS; ++i)
     if (state.members[i].node == node) return i;
   return HR_NODE_NO_MEMBER;
 }
 
-ModelRecord MakeRecord(const hr_node_datagram& datagram, const Bytes& payload, uint64_t now_ns, bool vote) {
+ModelRecord MakeRecord(const hr_node_datagram &datagram, const Bytes &payload, uint64_t now_ns, bool vote) {
   ModelRecord record;
   record.head.kind = vote ? HR_NODE_RECORD_VOTE : HR_NODE_RECORD_APPEND;
   record.head.from = datagram.header.from;
@@ -146,7 +145,7 @@ ModelRecord MakeRecord(const hr_node_datagram& datagram, const Bytes& payload, u
 }
 
 // What is wrong before the lock, or HR_NODE_EVENT_COUNT.
-uint32_t Fault(NodeState& state, const Udp& udp, const hr_node_datagram& datagram, ModelResult& result) {
+uint32_t Fault(NodeState &state, const Udp &udp, const hr_node_datagram &datagram, ModelResult &result) {
   const auto bytes = static_cast<uint32_t>(udp.payload.size());
   if (!hr_node_header_fits(&datagram.header, bytes, state.config.cluster_id, state.config.self))
     return HR_NODE_EVENT_PASSED_MALFORMED;
@@ -155,21 +154,15 @@ uint32_t Fault(NodeState& state, const Udp& udp, const hr_node_datagram& datagra
     return HR_NODE_EVENT_DROPPED_TAG;
   const uint32_t slot = FindMember(state, datagram.header.from);
   if (slot == HR_NODE_NO_MEMBER) return HR_NODE_EVENT_PASSED_MALFORMED;
-  const hr_node_peer& member = state.members[slot];
-  if (std::memcmp(&member.address, &udp.source, sizeof(udp.source)) != 0 ||
-      ntohs(member.port_be) != udp.source_port)
+  const hr_node_peer &member = state.members[slot];
+  if (std::memcmp(&member.address, &udp.source, sizeof(udp.source)) != 0 || ntohs(member.port_be) != udp.source_port)
     return HR_NODE_EVENT_PASSED_SOURCE;
   result.taken_from = slot;
-  switch (hr_node_window_take(&state.windows[slot], datagram.header.from_incarnation,
-                              datagram.header.packet_number)) {
-    case HR_NODE_WINDOW_SEEN:
-      return HR_NODE_EVENT_DROPPED_REPLAYED;
-    case HR_NODE_WINDOW_TOO_OLD:
-      return HR_NODE_EVENT_DROPPED_TOO_OLD;
-    case HR_NODE_WINDOW_OTHER_INCARNATION:
-      return HR_NODE_EVENT_PASSED_INCARNATION;
-    case HR_NODE_WINDOW_NEW:
-      break;
+  switch (hr_node_window_take(&state.windows[slot], datagram.header.from_incarnation, datagram.header.packet_number)) {
+    case HR_NODE_WINDOW_SEEN: return HR_NODE_EVENT_DROPPED_REPLAYED;
+    case HR_NODE_WINDOW_TOO_OLD: return HR_NODE_EVENT_DROPPED_TOO_OLD;
+    case HR_NODE_WINDOW_OTHER_INCARNATION: return HR_NODE_EVENT_PASSED_INCARNATION;
+    case HR_NODE_WINDOW_NEW: break;
   }
   return hr_node_body_fault(&datagram, bytes);
 }
@@ -182,7 +175,7 @@ int ActionOf(uint32_t event) {
 
 }  // namespace
 
-ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
+ModelResult RunModel(NodeState &state, const Bytes &frame, uint64_t now_ns) {
   ModelResult result{.action = XDP_PASS, .frame = frame};
   const std::optional<Udp> udp = ToPeerPort(frame, state.config);
   if (!udp.has_value()) return result;
@@ -197,7 +190,8 @@ ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
   if (fault != HR_NODE_EVENT_COUNT) return result.event = fault, result.action = ActionOf(fault), result;
   const uint32_t kind = datagram.header.kind;
   if (kind == HR_PEER_APPEND) {
-    if ((state.shared.capabilities & HR_NODE_CAN_APPEND) == 0) return result.event = HR_NODE_EVENT_PASSED_FENCED, result;
+    if ((state.shared.capabilities & HR_NODE_CAN_APPEND) == 0)
+      return result.event = HR_NODE_EVENT_PASSED_FENCED, result;
     const uint32_t entries = hr_node_entries_fault(memory.data(), bytes);
     if (entries != HR_NODE_EVENT_COUNT) return result.event = entries, result;
   }
@@ -209,8 +203,8 @@ ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns) {
   union hr_node_reply reply;
   std::memset(&reply, 0, sizeof(reply));
   hr_node_spoken spoken{};
-  const hr_node_verdict verdict = hr_node_decide(&state.shared, kind, &taken, datagram.header.config_epoch,
-                                                 &datagram.body, 1, &reply, &spoken);
+  const hr_node_verdict verdict =
+      hr_node_decide(&state.shared, kind, &taken, datagram.header.config_epoch, &datagram.body, 1, &reply, &spoken);
   result.event = taken.event;
   if (hr_node_keeps_record(verdict, &taken))
     result.record = MakeRecord(datagram, udp->payload, now_ns, kind == HR_PEER_VOTE_REQUEST);

@@ -38,6 +38,6 @@ struct ModelResult {
 };
 
 // Changes `state`. Ring space is always there.
-ModelResult RunModel(NodeState& state, const Bytes& frame, uint64_t now_ns);
+ModelResult RunModel(NodeState &state, const Bytes &frame, uint64_t now_ns);
 
 }  // namespace hedgerow::packets

@@ -21,11 +21,11 @@ constexpr uint32_t kAll =
     HR_NODE_CAN_HEARTBEAT | HR_NODE_CAN_VOTE | HR_NODE_CAN_GRANT | HR_NODE_CAN_APPEND | HR_NODE_CAN_COUNT;
 
 uint64_t Duration_ns() {
-  const char* const text = std::getenv("HR_RACE_S");
+  const char *const text = std::getenv("HR_RACE_S");
   return (text == nullptr ? 3 : std::strtoull(text, nullptr, 10)) * 1'000'000'000;
 }
 
-void StayOn(std::thread& thread, unsigned cpu) {
+void StayOn(std::thread &thread, unsigned cpu) {
   cpu_set_t cpus;
   CPU_ZERO(&cpus);
   CPU_SET(cpu % std::max(1u, std::thread::hardware_concurrency()), &cpus);
@@ -40,9 +40,8 @@ class NodeRaceTest : public NodeTest {
     std::mt19937 random(seed);
     uint64_t number = 0;
     while (!stop_.load(std::memory_order_relaxed)) {
-      const hr_node_shared shared =
-          node().Shared();  // may be torn: then the datagram is merely one that is passed on
-      const auto send = [&](hr_peer_kind kind, const Bytes& body, uint64_t term) {
+      const hr_node_shared shared = node().Shared();  // may be torn: then the datagram is merely one that is passed on
+      const auto send = [&](hr_peer_kind kind, const Bytes &body, uint64_t term) {
         hr_peer_header header = PeerHead(kind, from, ++number, term);
         return node().Xdp(PeerFrame(from, SealPeer(header, body), ipv6())).action;
       };
@@ -66,21 +65,20 @@ class NodeRaceTest : public NodeTest {
   }
 
   // What the ring says must be what the state says: the log grows without a gap, and each term's vote is one.
-  void Check(const std::vector<offload::RingRecord>& records) {
-    for (const offload::RingRecord& record : records) {
+  void Check(const std::vector<offload::RingRecord> &records) {
+    for (const offload::RingRecord &record : records) {
       if (record.head.kind == HR_NODE_RECORD_VOTE) {
         const auto [vote, is_new] = votes_given_.try_emplace(record.head.term, record.head.from);
         ASSERT_TRUE(is_new || vote->second == record.head.from) << "two votes in term " << record.head.term;
         continue;
       }
-      ASSERT_TRUE(appended_.try_emplace(record.head.last_index, record.head.term).second)
-          << record.head.last_index;
+      ASSERT_TRUE(appended_.try_emplace(record.head.last_index, record.head.term).second) << record.head.last_index;
     }
   }
   // After a drain to a fence: nothing is missing below the state's end.
-  void CheckWhole(const hr_node_shared& shared) {
+  void CheckWhole(const hr_node_shared &shared) {
     ASSERT_EQ(appended_.empty() ? checked_ : appended_.rbegin()->first, shared.raft.last_index);
-    for (const auto& [index, term] : appended_) {
+    for (const auto &[index, term] : appended_) {
       ASSERT_EQ(index, checked_ + 1);
       ++checked_;
     }
@@ -136,8 +134,8 @@ TEST_P(NodeRaceTest, NothingIsAcceptedAfterTheFence) {
   sender.join();
   other.join();
   std::printf("%llu fences, %llu answers, %llu entries, %zu votes\n", static_cast<unsigned long long>(fences),
-              static_cast<unsigned long long>(answered_.load()),
-              static_cast<unsigned long long>(checked_ - kLastIndex), votes_given_.size());
+              static_cast<unsigned long long>(answered_.load()), static_cast<unsigned long long>(checked_ - kLastIndex),
+              votes_given_.size());
   EXPECT_GT(fences, 100u);
   EXPECT_GT(checked_, kLastIndex + 100);
   EXPECT_GT(votes_given_.size(), 10u);
@@ -210,7 +208,7 @@ TEST_P(NodeRaceTest, APlainUpdateIsFoundOut) {
     node().SetShared(shared);
     const hr_node_shared after = Control(HR_NODE_READ).shared;
     std::vector<offload::RingRecord> records = node().TakeAll();
-    for (const offload::RingRecord& record : records) {
+    for (const offload::RingRecord &record : records) {
       undone = undone || record.head.last_index <= last_index;
       last_index = std::max<uint64_t>(last_index, record.head.last_index);
     }
@@ -222,7 +220,7 @@ TEST_P(NodeRaceTest, APlainUpdateIsFoundOut) {
   EXPECT_TRUE(undone) << "either the machine has one CPU, or the checker sees nothing";
 }
 
-INSTANTIATE_TEST_SUITE_P(Ip, NodeRaceTest, ::testing::Values(false), [](const auto&) { return "v4"; });
+INSTANTIATE_TEST_SUITE_P(Ip, NodeRaceTest, ::testing::Values(false), [](const auto &) { return "v4"; });
 
 }  // namespace
 }  // namespace hedgerow::packets

@@ -17,12 +17,10 @@ class NodeVoteTest : public NodeTest {
             .pre_vote = pre_vote,
             .reserved = 0};
   }
-  Outcome Ask(const hr_peer_vote_request& request, uint32_t from = kPeer) {
-    return Send(HR_PEER_VOTE_REQUEST, from, request,
-                request.pre_vote ? request.asked_term - 1 : request.asked_term);
+  Outcome Ask(const hr_peer_vote_request &request, uint32_t from = kPeer) {
+    return Send(HR_PEER_VOTE_REQUEST, from, request, request.pre_vote ? request.asked_term - 1 : request.asked_term);
   }
-  void ExpectVote(const Outcome& outcome, hr_node_event event, bool granted, uint64_t asked_term,
-                  uint64_t term) {
+  void ExpectVote(const Outcome &outcome, hr_node_event event, bool granted, uint64_t asked_term, uint64_t term) {
     ASSERT_EQ(outcome.action, XDP_TX);
     EXPECT_EQ(outcome.events, (std::map<int, int64_t>{{event, 1}}));
     EXPECT_EQ(outcome.header.kind, HR_PEER_VOTE_REPLY);
@@ -36,14 +34,13 @@ class NodeVoteTest : public NodeTest {
 TEST_P(NodeVoteTest, APreVoteIsAnsweredAndPromisesNothing) {
   ExpectVote(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
   ExpectVote(Ask(Request(kTerm + 1, true), 4), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
-  ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1,
-             kTerm);
+  ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1, kTerm);
   EXPECT_EQ(node().Shared().raft.voted_for, 0u);
   EXPECT_TRUE(node().TakeAll().empty());
 }
 
 TEST_P(NodeVoteTest, ANodeThatHeardTheLeaderLatelyGivesNone) {
-  Change1([](auto& shared) {
+  Change1([](auto &shared) {
     shared.heard_ns = MonotonicNs();
     shared.election_timeout_ns = 60'000'000'000;
   });
@@ -80,27 +77,26 @@ TEST_P(NodeVoteTest, AnOlderTermOrLogIsRefused) {
 }
 
 TEST_P(NodeVoteTest, WithoutTheRightToGrantItIsTheProcesss) {
-  Change1([](auto& shared) { shared.capabilities &= ~uint32_t{HR_NODE_CAN_GRANT}; });
+  Change1([](auto &shared) { shared.capabilities &= ~uint32_t{HR_NODE_CAN_GRANT}; });
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_FENCED);
   ExpectVote(Ask(Request(kTerm - 1, false)), HR_NODE_EVENT_VOTE_REFUSED, false, kTerm - 1, kTerm);
-  Change1([](auto& shared) { shared.capabilities = 0; });
+  Change1([](auto &shared) { shared.capabilities = 0; });
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_FENCED);
 }
 
 TEST_P(NodeVoteTest, TheProcessIsToldOfAPreVoteWhereTheKernelMayNotVote) {
-  Change1([](auto& shared) {
+  Change1([](auto &shared) {
     shared.capabilities &= ~uint32_t{HR_NODE_CAN_GRANT};
     shared.tell_suspicion = 1;
   });
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_SUSPICION);
-  ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1,
-             kTerm);
-  Change1([](auto& shared) { shared.capabilities |= HR_NODE_CAN_GRANT; });
+  ExpectVote(Ask(Request(kTerm + 1, true, kLastIndex - 1)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, false, kTerm + 1, kTerm);
+  Change1([](auto &shared) { shared.capabilities |= HR_NODE_CAN_GRANT; });
   ExpectVote(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PRE_VOTE_ANSWERED, true, kTerm + 1, kTerm);
 }
 
 TEST_P(NodeVoteTest, ATermThatElectionsCannotHaveReachedIsTheProcesss) {
-  Change1([](auto& shared) { shared.term_max = kTerm + 3; });
+  Change1([](auto &shared) { shared.term_max = kTerm + 3; });
   const Outcome beyond = Ask(Request(kTerm + 4, false));
   EXPECT_EQ(beyond.action, XDP_PASS);
   EXPECT_EQ(beyond.events, (std::map<int, int64_t>{{HR_NODE_EVENT_PASSED_TERM, 1}}));
@@ -112,13 +108,12 @@ TEST_P(NodeVoteTest, AMalformedRequestIsTheProcesss) {
   hr_peer_vote_request request = Request(kTerm + 1, false);
   request.pre_vote = 2;
   ExpectPassed(Send(HR_PEER_VOTE_REQUEST, kPeer, request), HR_NODE_EVENT_PASSED_MALFORMED);
-  ExpectPassed(Send(HR_PEER_VOTE_REQUEST, kPeer, Request(kTerm + 2, false), kTerm),
-               HR_NODE_EVENT_PASSED_MALFORMED);
+  ExpectPassed(Send(HR_PEER_VOTE_REQUEST, kPeer, Request(kTerm + 2, false), kTerm), HR_NODE_EVENT_PASSED_MALFORMED);
 }
 
 // Its process would not hear of a leader that it has voted for here, and one that doubts would go on for ever.
 TEST_P(NodeVoteTest, TheProcessRefusesFormerMembers) {
-  Change1([](auto& shared) { shared.members[SlotOf(kPeer)].node = 0; });
+  Change1([](auto &shared) { shared.members[SlotOf(kPeer)].node = 0; });
   ExpectPassed(Ask(Request(kTerm + 1, true)), HR_NODE_EVENT_PASSED_NO_MEMBER);
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_NO_MEMBER);
   EXPECT_EQ(node().Shared().raft.term, kTerm);
@@ -126,13 +121,13 @@ TEST_P(NodeVoteTest, TheProcessRefusesFormerMembers) {
 }
 
 TEST_P(NodeVoteTest, NeitherCandidateNorLeaderGives) {
-  Change1([](auto& shared) { shared.role = HR_NODE_CANDIDATE; });
+  Change1([](auto &shared) { shared.role = HR_NODE_CANDIDATE; });
   ExpectPassed(Ask(Request(kTerm + 1, false)), HR_NODE_EVENT_PASSED_ROLE);
 }
 
 // Each vote may complete a split, which its process alone can see.
 TEST_P(NodeVoteTest, ACandidateIsWokenByEachVote) {
-  Change1([](auto& shared) {
+  Change1([](auto &shared) {
     shared.role = HR_NODE_CANDIDATE;
     shared.raft.voted_for = kSelf;
     shared.raft.leader = 0;
@@ -145,7 +140,7 @@ TEST_P(NodeVoteTest, ACandidateIsWokenByEachVote) {
 }
 
 TEST_P(NodeVoteTest, AnEarlierCandidateIsWokenByTheMajority) {
-  Change1([](auto& shared) {
+  Change1([](auto &shared) {
     shared.role = HR_NODE_PRE_CANDIDATE;
     shared.raft.leader = 0;
   });
@@ -168,7 +163,7 @@ TEST_P(NodeVoteTest, AnEarlierCandidateIsWokenByTheMajority) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Ip, NodeVoteTest, ::testing::Bool(),
-                         [](const auto& info) { return info.param ? "v6" : "v4"; });
+                         [](const auto &info) { return info.param ? "v6" : "v4"; });
 
 }  // namespace
 }  // namespace hedgerow::packets

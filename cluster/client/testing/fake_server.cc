@@ -41,8 +41,7 @@ size_t FakeStore::sessions() {
   return state_.sessions();
 }
 
-absl::StatusOr<std::unique_ptr<FakeServer>> FakeServer::Start(std::shared_ptr<FakeStore> store,
-                                                              Faults faults) {
+absl::StatusOr<std::unique_ptr<FakeServer>> FakeServer::Start(std::shared_ptr<FakeStore> store, Faults faults) {
   const int fd = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (fd < 0) return absl::ErrnoToStatus(errno, "socket");
   sockaddr_in address{};
@@ -54,8 +53,8 @@ absl::StatusOr<std::unique_ptr<FakeServer>> FakeServer::Start(std::shared_ptr<Fa
     close(fd);
     return absl::ErrnoToStatus(errno, "bind");
   }
-  return std::unique_ptr<FakeServer>(new FakeServer(fd, absl::StrCat("127.0.0.1:", ntohs(address.sin_port)),
-                                                    std::move(store), std::move(faults)));
+  return std::unique_ptr<FakeServer>(
+      new FakeServer(fd, absl::StrCat("127.0.0.1:", ntohs(address.sin_port)), std::move(store), std::move(faults)));
 }
 
 FakeServer::FakeServer(int fd, std::string address, std::shared_ptr<FakeStore> store, Faults faults)
@@ -76,12 +75,10 @@ void FakeServer::Run() {
     if (poll(&readable, 1, 20) <= 0) continue;
     sockaddr_in peer{};
     socklen_t length = sizeof(peer);
-    const ssize_t received =
-        recvfrom(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&peer), &length);
+    const ssize_t received = recvfrom(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&peer), &length);
     if (received < 0) continue;
     ++requests_;
-    const wire::HkvParse parsed =
-        wire::ParseHkvRequest(std::string_view(bytes.data(), static_cast<size_t>(received)));
+    const wire::HkvParse parsed = wire::ParseHkvRequest(std::string_view(bytes.data(), static_cast<size_t>(received)));
     if (!parsed.request.has_value() && !parsed.answer.has_value()) continue;
     Treatment treatment;
     std::optional<wire::HkvAnswer> answer = parsed.answer;

@@ -45,8 +45,7 @@ class FakeServer {
   using Faults = std::function<Treatment(const wire::HkvRequest&)>;
 
   // On a free port of 127.0.0.1. `faults` is called in the server's thread.
-  static absl::StatusOr<std::unique_ptr<FakeServer>> Start(std::shared_ptr<FakeStore> store,
-                                                           Faults faults = {});
+  static absl::StatusOr<std::unique_ptr<FakeServer>> Start(std::shared_ptr<FakeStore> store, Faults faults = {});
   ~FakeServer();
 
   const std::string& address() const { return address_; }

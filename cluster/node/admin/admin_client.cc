@@ -112,8 +112,11 @@ absl::StatusOr<v1::NodeStatus> AdminClient::Await(const Deadline& deadline, cons
 absl::StatusOr<std::unique_ptr<AdminClient>> AdminClient::Connect(const std::string& socket_path,
                                                                   absl::Duration timeout) {
   const auto channel = operate::OpenAdminChannel(
-      socket_path, {.program = "hedgerow-node", .who_may = "the node's user and root may",
-                    .hint = "Start it with `systemctl start hedgerow-node` or `hedgerow-node run`, or name another socket with --socket"});
+      socket_path,
+      {.program = "hedgerow-node",
+       .who_may = "the node's user and root may",
+       .hint =
+           "Start it with `systemctl start hedgerow-node` or `hedgerow-node run`, or name another socket with --socket"});
   if (!channel.ok()) return channel.status();
   return std::make_unique<GrpcClient>(*channel, timeout);
 }

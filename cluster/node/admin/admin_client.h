@@ -43,8 +43,9 @@ class AdminClient {
   virtual absl::StatusOr<v1::Keys> ReloadKeys(bool force) = 0;
   virtual absl::StatusOr<v1::PurgeSomeReply> PurgeSome(const v1::PurgeSomeRequest& request) = 0;
 
-  // Asks until `judge` has seen what a command waits for: that status, or the error that `judge` gives. DeadlineExceeded, with the
-  // text `late`: it did not come about in time. A node whose loop is late once is asked again.
+  // Asks until `judge` has seen what a command waits for: that status, or the error that `judge` gives.
+  // DeadlineExceeded, with the text `late`: it did not come about in time. A node whose loop is late once is asked
+  // again.
   using Judge = std::function<absl::StatusOr<bool>(const v1::NodeStatus&)>;
   absl::StatusOr<v1::NodeStatus> Await(const Deadline& deadline, const Judge& judge, absl::string_view late,
                                        absl::Duration poll = absl::Milliseconds(20));

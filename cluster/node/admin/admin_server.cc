@@ -29,16 +29,11 @@ void WriteLine(const std::string& line) { LogInfo(line); }
 
 std::optional<raft::MemberChange::Kind> KindOf(v1::MemberChange::Kind kind) {
   switch (kind) {
-    case v1::MemberChange::ADD:
-      return raft::MemberChange::Kind::kAddLearner;
-    case v1::MemberChange::PROMOTE:
-      return raft::MemberChange::Kind::kPromote;
-    case v1::MemberChange::REMOVE:
-      return raft::MemberChange::Kind::kRemove;
-    case v1::MemberChange::MOVE:
-      return raft::MemberChange::Kind::kMove;
-    default:
-      return std::nullopt;
+    case v1::MemberChange::ADD: return raft::MemberChange::Kind::kAddLearner;
+    case v1::MemberChange::PROMOTE: return raft::MemberChange::Kind::kPromote;
+    case v1::MemberChange::REMOVE: return raft::MemberChange::Kind::kRemove;
+    case v1::MemberChange::MOVE: return raft::MemberChange::Kind::kMove;
+    default: return std::nullopt;
   }
 }
 
@@ -101,7 +96,8 @@ class Administration final : public Monitor {
     return Audited(*context, *request, operate::ToGrpc(change.status()));
   }
 
-  grpc::Status ReloadKeys(grpc::ServerContext* context, const v1::ReloadKeysRequest* request, v1::Keys* reply) override {
+  grpc::Status ReloadKeys(grpc::ServerContext* context, const v1::ReloadKeysRequest* request,
+                          v1::Keys* reply) override {
     const absl::StatusOr<v1::Keys> keys = control_.ReloadKeys(request->force());
     if (keys.ok()) *reply = *keys;
     return Audited(*context, *request, operate::ToGrpc(keys.status()));
@@ -168,13 +164,17 @@ class Administration final : public Monitor {
 };
 
 operate::AdminSocket::Options OptionsOf(const std::string& hint, const std::string& group) {
-  return {.threads_max = kThreadsMax, .request_max_bytes = kRequestMax_bytes, .hint = hint, .group = group, .log = WriteLine};
+  return {.threads_max = kThreadsMax,
+          .request_max_bytes = kRequestMax_bytes,
+          .hint = hint,
+          .group = group,
+          .log = WriteLine};
 }
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
-                                                                 NodeControl& control, NodeFacts facts) {
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path, NodeControl& control,
+                                                                 NodeFacts facts) {
   return operate::AdminSocket::Listen(socket_path, std::make_unique<Administration>(control, std::move(facts)),
                                       OptionsOf("give this node its own admin_socket", ""));
 }

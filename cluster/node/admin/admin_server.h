@@ -19,8 +19,8 @@ namespace hedgerow::node {
 
 // Serves the socket until the result's end, which waits for calls that wait for the loop, as long as
 // NodeControl lets them. Errors are those of operate::AdminSocket::Listen. `control` must outlive it.
-absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path,
-                                                                 NodeControl& control, NodeFacts facts);
+absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path, NodeControl& control,
+                                                                 NodeFacts facts);
 
 // The calls that change nothing, for the group that the configuration names. Null where it names no socket. The rest as
 // above.

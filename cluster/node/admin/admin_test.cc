@@ -97,7 +97,8 @@ TEST_F(NodeAdminTest, WhatIsNoReadIsForTheOwnerAndLeavesALineInTheLog) {
   const google::protobuf::ServiceDescriptor& service =
       *google::protobuf::DescriptorPool::generated_pool()->FindServiceByName("hedgerow.node.v1.NodeAdmin");
   const operate::AdminPeer peer{.program = "hedgerow-node", .who_may = "", .hint = ""};
-  for (const auto& [name, status] : operate::CallEach(*operate::OpenAdminChannel(config.monitor_socket, peer), service)) {
+  for (const auto& [name, status] :
+       operate::CallEach(*operate::OpenAdminChannel(config.monitor_socket, peer), service)) {
     EXPECT_EQ(status.ok(), reads.contains(name)) << name;
     EXPECT_EQ(operate::IsMissing(status), !reads.contains(name)) << name;
   }

@@ -34,8 +34,7 @@ namespace hedgerow::node {
 namespace {
 
 absl::StatusOr<NodeConfig> RequireConfig(const operate::Arguments& arguments) {
-  if (arguments.Get("config").empty())
-    return absl::InvalidArgumentError("hedgerow-node: --config FILE is missing");
+  if (arguments.Get("config").empty()) return absl::InvalidArgumentError("hedgerow-node: --config FILE is missing");
   return LoadNodeConfig(arguments.Get("config"));
 }
 
@@ -68,8 +67,10 @@ std::vector<std::string> WarningsOf(const NodeConfig& config, const std::string&
   if (!config.peer_tls.has_value()) return warnings;
   const absl::StatusOr<operate::TlsMaterial> tls = operate::ReadTlsMaterial(
       config.peer_tls->files, wire::PeerName(config.peer_tls->name, config.self), operate::Reader::kShows);
-  const std::string end = tls.ok() ? operate::CertificateEndText(tls->not_after_s, absl::ToUnixSeconds(absl::Now())) : "";
-  if (!end.empty()) warnings.push_back(absl::StrCat("the certificate in ", config.peer_tls->files.certificate, " ", end));
+  const std::string end =
+      tls.ok() ? operate::CertificateEndText(tls->not_after_s, absl::ToUnixSeconds(absl::Now())) : "";
+  if (!end.empty())
+    warnings.push_back(absl::StrCat("the certificate in ", config.peer_tls->files.certificate, " ", end));
   return warnings;
 }
 
@@ -89,9 +90,17 @@ const operate::Program& TheProgram() {
       .summary = "run, watch and change a node of the replicated store",
       .commands =
           {
-              {"run", "", "serve in the foreground until SIGTERM or SIGINT; SIGHUP reads the key files again; the log goes to stderr", {ConfigOption()},
-               RefuseToRun, {"hedgerow-node run --config /etc/hedgerow-node/node.yaml"}},
-              {"validate", "", "check a configuration; touches nothing", {ConfigOption()}, RunValidate,
+              {"run",
+               "",
+               "serve in the foreground until SIGTERM or SIGINT; SIGHUP reads the key files again; the log goes to stderr",
+               {ConfigOption()},
+               RefuseToRun,
+               {"hedgerow-node run --config /etc/hedgerow-node/node.yaml"}},
+              {"validate",
+               "",
+               "check a configuration; touches nothing",
+               {ConfigOption()},
+               RunValidate,
                {"hedgerow-node validate --config /etc/hedgerow-node/node.yaml"}},
               {"status",
                "",
@@ -105,7 +114,11 @@ const operate::Program& TheProgram() {
                NodeOptionsAnd({{"to", "ID", "the member (default: the most advanced one)"}}),
                RunTransfer,
                {"hedgerow-node transfer --to 2"}},
-              {"snapshot", "", "take a snapshot, cut the log, and wait until that is done", NodeOptions(), RunSnapshot,
+              {"snapshot",
+               "",
+               "take a snapshot, cut the log, and wait until that is done",
+               NodeOptions(),
+               RunSnapshot,
                {"hedgerow-node snapshot"}},
               {"members",
                "[add ID PEER-ADDRESS | promote ID | remove ID | replace OLD NEW | rejoin LOST NEW | move ID "
@@ -113,7 +126,8 @@ const operate::Program& TheProgram() {
                "show the cluster's members; or change them, and wait until that is done (the leader does it)",
                NodeOptions(),
                RunMembers,
-               {"hedgerow-node members", "hedgerow-node members add 4 10.0.0.4:4800", "hedgerow-node members promote 4"}},
+               {"hedgerow-node members", "hedgerow-node members add 4 10.0.0.4:4800",
+                "hedgerow-node members promote 4"}},
               {"settings",
                "[set NAME=VALUE ...]",
                "show the limits that hold on all nodes; or change them, and wait until that is done (the leader does "
@@ -127,7 +141,8 @@ const operate::Program& TheProgram() {
                NodeOptionsAnd({{"from", "FILE", "`add`: the file with the new key"},
                                {"force", "", "although a member does not have the key yet"}}),
                RunKeys,
-               {"hedgerow-node keys", "hedgerow-node keys add cluster --from new.key --config /etc/hedgerow-node/node.yaml"}},
+               {"hedgerow-node keys",
+                "hedgerow-node keys add cluster --from new.key --config /etc/hedgerow-node/node.yaml"}},
               {"purge",
                "",
                "delete all keys with a prefix, in portions beside the cluster's other work (the leader does it)",
@@ -200,8 +215,7 @@ int RunTransfer(const Call& call, absl::Duration timeout) {
   uint64_t target = 0;
   if (call.arguments.words.size() > 1) return call.UsageError("transfer takes no words; --to names a member");
   if (call.arguments.Has("to") && (!absl::SimpleAtoi(call.arguments.Get("to"), &target) || target == 0)) {
-    return call.UsageError(
-        absl::StrCat("--to: got \"", call.arguments.Get("to"), "\", expected the id of a member"));
+    return call.UsageError(absl::StrCat("--to: got \"", call.arguments.Get("to"), "\", expected the id of a member"));
   }
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
@@ -238,7 +252,8 @@ absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration t
       [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
         if (now.snapshots().last_index() >= index->value()) return true;
         if (failures(now) == failures(*before)) return false;
-        return absl::InternalError("the snapshot failed; `hedgerow-node status` says why (a full disk, say). It is tried again");
+        return absl::InternalError(
+            "the snapshot failed; `hedgerow-node status` says why (a full disk, say). It is tried again");
       },
       absl::StrFormat("no snapshot at entry %d within %s; it is still being taken", index->value(),
                       absl::FormatDuration(timeout)));
@@ -269,12 +284,11 @@ int RunProxyKey(const Call& call) {
   // A key for a name that no node announces to would never fit anything.
   if (std::find(names.begin(), names.end(), name) == names.end()) {
     const std::string guess = config::Suggest(name, names);
-    return call.Fail(
-        kExitFailure,
-        absl::StrCat("no proxy ", config::Quote(name), " in ", call.arguments.Get("config"),
-                     guess.empty() ? "" : absl::StrCat(", did you mean \"", guess, "\"?"),
-                     names.empty() ? " (proxies is empty)"
-                                   : absl::StrCat(" (there are: ", absl::StrJoin(names, ", "), ")")));
+    return call.Fail(kExitFailure,
+                     absl::StrCat("no proxy ", config::Quote(name), " in ", call.arguments.Get("config"),
+                                  guess.empty() ? "" : absl::StrCat(", did you mean \"", guess, "\"?"),
+                                  names.empty() ? " (proxies is empty)"
+                                                : absl::StrCat(" (there are: ", absl::StrJoin(names, ", "), ")")));
   }
   v1::ProxyKeyReport report;
   report.set_proxy(name);
@@ -313,8 +327,9 @@ int RunValidate(const Call& call, const std::string& root) {
   std::string text = absl::StrCat(path, ": sound (node ", report.node(), " of ", report.members(), ", ",
                                   report.proxies(), report.proxies() == 1 ? " proxy)\n" : " proxies)\n");
   if (!report.seeds().empty()) {
-    absl::StrAppend(&text, absl::StrJoin(report.seeds(), ", "),
-                    ": only for a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
+    absl::StrAppend(
+        &text, absl::StrJoin(report.seeds(), ", "),
+        ": only for a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
   }
   for (const std::string& warning : report.warnings()) absl::StrAppend(&text, "WARNING: ", warning, "\n");
   return call.Print(report, text);

@@ -50,15 +50,17 @@ absl::Status WriteAll(int file, const std::string& path, std::string_view bytes)
   return absl::OkStatus();
 }
 
-// Empty, and this process's alone while the descriptor is open: another one would write into what has been checked. What a
-// process left that was killed is used again.
+// Empty, and this process's alone while the descriptor is open: another one would write into what has been checked.
+// What a process left that was killed is used again.
 absl::StatusOr<net::UniqueFd> OpenAlone(const std::string& path) {
   net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
   if (!file.valid()) return storage::FromErrno(path, "make", errno);
   struct stat opened {};
   struct stat named {};
-  const bool locked = flock(file.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // some file systems have no locks
-  const bool still_there = fstat(file.get(), &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino;
+  const bool locked =
+      flock(file.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // some file systems have no locks
+  const bool still_there =
+      fstat(file.get(), &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino;
   if (!locked || !still_there) return absl::AlreadyExistsError(absl::StrCat("another command is writing ", path));
   if (ftruncate(file.get(), 0) != 0) return storage::FromErrno(path, "write", errno);
   return file;
@@ -84,8 +86,7 @@ absl::StatusOr<v1::BackupReport> Check(const std::string& path) {
 
 // Never over a file that is there.
 absl::Status GiveName(const std::string& from, const std::string& to) {
-  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0)
-    return storage::SyncParent(to);
+  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return storage::SyncParent(to);
   if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(to, " is there already"));
   return storage::FromErrno(to, "make", errno);
 }

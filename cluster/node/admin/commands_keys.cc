@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hedgerow-node keys: which keys the members have, by their ids, and the steps of a change. Each step but the reload edits the key file
-// that --config names and has the node read it; if the node refuses, the file is as it was.
+// hedgerow-node keys: which keys the members have, by their ids, and the steps of a change. Each step but the reload
+// edits the key file that --config names and has the node read it; if the node refuses, the file is as it was.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -23,7 +23,9 @@ namespace {
 // A member is asked for its keys twice a second while they are changed.
 constexpr absl::Duration kPoll = absl::Milliseconds(200);
 
-std::string Or(const std::string& text, absl::string_view otherwise) { return text.empty() ? std::string(otherwise) : text; }
+std::string Or(const std::string& text, absl::string_view otherwise) {
+  return text.empty() ? std::string(otherwise) : text;
+}
 
 v1::KeysReport ReportOf(const v1::NodeStatus& status) {
   v1::KeysReport report;
@@ -48,7 +50,8 @@ std::string TextOf(const v1::KeysReport& report) {
   }
   const v1::Keys& own = report.members(0).keys();
   if (!own.announce_seals().empty())
-    absl::StrAppendFormat(&text, "announces with %s; the other announce key: %s\n", own.announce_seals(), Or(own.announce_other(), "-"));
+    absl::StrAppendFormat(&text, "announces with %s; the other announce key: %s\n", own.announce_seals(),
+                          Or(own.announce_other(), "-"));
   return text;
 }
 
@@ -79,11 +82,14 @@ absl::Status Reload(AdminClient& client, bool force, absl::Duration timeout) {
 }
 
 // The keys of the file after a step; InvalidArgument says which step comes first.
-absl::StatusOr<std::vector<std::string>> After(const std::string& step, std::vector<std::string> keys, const std::string& from) {
+absl::StatusOr<std::vector<std::string>> After(const std::string& step, std::vector<std::string> keys,
+                                               const std::string& from) {
   if (step == "add") {
-    if (keys.size() != 1) return absl::InvalidArgumentError("there are two keys already: remove the former one first (`keys remove`)");
+    if (keys.size() != 1)
+      return absl::InvalidArgumentError("there are two keys already: remove the former one first (`keys remove`)");
     absl::StatusOr<std::string> added = operate::ReadKeyFile(from, operate::Reader::kShows);
-    if (!added.ok()) return absl::InvalidArgumentError(absl::StrCat("the file ", from, " ", std::string(added.status().message())));
+    if (!added.ok())
+      return absl::InvalidArgumentError(absl::StrCat("the file ", from, " ", std::string(added.status().message())));
     keys.push_back(*std::move(added));
     return keys;
   }
@@ -104,7 +110,8 @@ int Change(const Call& call, AdminClient& client, absl::Duration timeout) {
   if (!config.ok()) return call.Fail(config.status());
   const std::string& path = which == "cluster" ? config->cluster_key_file : config->announce_key_file;
   if (path.empty())
-    return call.Fail(kExitFailure, absl::StrCat("the configuration has no ", which, "_key_file: a key inside it cannot be changed while the node runs"));
+    return call.Fail(kExitFailure, absl::StrCat("the configuration has no ", which,
+                                                "_key_file: a key inside it cannot be changed while the node runs"));
   const absl::StatusOr<std::vector<std::string>> before = operate::ReadKeyRing(path, operate::Reader::kShows);
   if (!before.ok()) return call.Fail(before.status());
   const absl::StatusOr<std::vector<std::string>> after = After(step, *before, call.arguments.Get("from"));
@@ -113,7 +120,8 @@ int Change(const Call& call, AdminClient& client, absl::Duration timeout) {
   const absl::Status done = Reload(client, call.arguments.Has("force"), timeout);
   if (!done.ok()) {
     if (absl::Status back = operate::WriteKeyRing(path, *before); !back.ok())
-      return call.Fail(kExitFailure, absl::StrCat(std::string(done.message()), "; and ", path, " could not be put back: ", std::string(back.message())));
+      return call.Fail(kExitFailure, absl::StrCat(std::string(done.message()), "; and ", path,
+                                                  " could not be put back: ", std::string(back.message())));
     return call.Fail(done);
   }
   return Show(call, client, timeout);
@@ -130,7 +138,8 @@ int RunKeys(const Call& call, absl::Duration timeout) {
                        (words[2] == "cluster" || words[2] == "announce");
   if (!changes && words.size() != 1 && !(words.size() == 2 && step == "reload"))
     return call.UsageError("keys wants nothing, reload, or add, switch or remove with cluster or announce");
-  if ((step == "add") != call.arguments.Has("from")) return call.UsageError("--from FILE goes with add, and names the file that holds the new key");
+  if ((step == "add") != call.arguments.Has("from"))
+    return call.UsageError("--from FILE goes with add, and names the file that holds the new key");
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   if (changes) return Change(call, **client, timeout);

@@ -74,16 +74,12 @@ bool SameAddress(const std::string& a, const std::string& b) {
 bool IsDone(const v1::NodeStatus& status, const v1::MemberChange& change) {
   const v1::Member* const member = Find(status, change.node());
   switch (change.kind()) {
-    case v1::MemberChange::ADD:
-      return member != nullptr;
+    case v1::MemberChange::ADD: return member != nullptr;
     case v1::MemberChange::PROMOTE:
       return member != nullptr && (member->role() == "voter" || member->role() == "joining");
-    case v1::MemberChange::REMOVE:
-      return member == nullptr || member->role() == "leaving";
-    case v1::MemberChange::MOVE:
-      return member != nullptr && SameAddress(member->address(), change.address());
-    default:
-      return true;
+    case v1::MemberChange::REMOVE: return member == nullptr || member->role() == "leaving";
+    case v1::MemberChange::MOVE: return member != nullptr && SameAddress(member->address(), change.address());
+    default: return true;
   }
 }
 
@@ -155,8 +151,8 @@ absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_
         // take its place.
         if (!before->address().empty()) {
           return absl::FailedPreconditionError(absl::StrCat("node ", as,
-                                                            " is a member already, and not in the place of node ",
-                                                            was, ": take an id that was never used"));
+                                                            " is a member already, and not in the place of node ", was,
+                                                            ": take an id that was never used"));
         }
         if (now.leader() != now.node()) {
           return absl::FailedPreconditionError(now.leader() == 0
@@ -186,8 +182,8 @@ int RunMembers(const Call& call, absl::Duration timeout) {
   uint64_t as = 0;
   v1::ChangeMembersRequest request;
   const bool makes_sense =
-      !changes || (rejoins ? words.size() == 4 && IsId(words[2], was) && IsId(words[3], as) && was != as
-                           : Read(words, request));
+      !changes ||
+      (rejoins ? words.size() == 4 && IsId(words[2], was) && IsId(words[3], as) && was != as : Read(words, request));
   if (!makes_sense) return call.UsageError(kUsage);
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// hedgerow-node purge: deletes the keys of hkv that begin with a prefix. The leader walks over its keys a portion at a time,
-// and this command asks for one after the other, so that the node's loop never stands still for it. What a portion has
-// proposed may be lost with a leader: a walk that has found something is followed by another.
+// hedgerow-node purge: deletes the keys of hkv that begin with a prefix. The leader walks over its keys a portion at a
+// time, and this command asks for one after the other, so that the node's loop never stands still for it. What a
+// portion has proposed may be lost with a leader: a walk that has found something is followed by another.
 #include <memory>
 #include <string>
 
@@ -20,8 +20,8 @@ constexpr absl::Duration kPoll = absl::Milliseconds(2);
 // Clients that put such keys all the time would keep it for ever.
 constexpr int kWalksMax = 10;
 
-// Aborted: earlier portions wait to be proposed, or no node leads just now. DeadlineExceeded: the node's loop was late; a portion
-// that it takes after all deletes nothing else.
+// Aborted: earlier portions wait to be proposed, or no node leads just now. DeadlineExceeded: the node's loop was late;
+// a portion that it takes after all deletes nothing else.
 absl::StatusOr<v1::PurgeSomeReply> Portion(AdminClient& client, const v1::PurgeSomeRequest& request,
                                            const Deadline& deadline) {
   while (true) {
@@ -32,10 +32,12 @@ absl::StatusOr<v1::PurgeSomeReply> Portion(AdminClient& client, const v1::PurgeS
   }
 }
 
-// Until the deletes are applied, or lost with their leader: the entry may never come then, and the next portion finds out.
+// Until the deletes are applied, or lost with their leader: the entry may never come then, and the next portion finds
+// out.
 absl::Status WaitUntilApplied(AdminClient& client, uint64_t index, const Deadline& deadline) {
   const auto applied = [index](const v1::NodeStatus& now) { return now.applied() >= index || now.role() != "leader"; };
-  return client.Await(deadline, applied, "the deletes were not applied in time: does a majority answer? Ask again", kPoll)
+  return client
+      .Await(deadline, applied, "the deletes were not applied in time: does a majority answer? Ask again", kPoll)
       .status();
 }
 
@@ -75,8 +77,8 @@ int RunPurge(const Call& call, absl::Duration timeout) {
     if (*keys == 0) return call.Print(report, absl::StrFormat("%d keys deleted\n", report.keys()));
     report.set_keys(report.keys() + *keys);
   }
-  return call.Fail(kExitFailure, absl::StrFormat("%d keys deleted, and clients put others meanwhile; ask again",
-                                                 report.keys()));
+  return call.Fail(kExitFailure,
+                   absl::StrFormat("%d keys deleted, and clients put others meanwhile; ask again", report.keys()));
 }
 
 }  // namespace hedgerow::node

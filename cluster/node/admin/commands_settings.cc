@@ -30,7 +30,8 @@ absl::Status Add(const std::string& word, v1::ChangeSettingsRequest& request) {
   const std::string name = word.substr(0, equals);
   const std::string text = equals == std::string::npos ? "" : word.substr(equals + 1);
   const absl::StatusOr<kv::SettingValue> value = ParseNamedSetting(name, text);
-  if (!value.ok()) return absl::InvalidArgumentError(value.status().message());  // a usage error, whatever is wrong with it
+  if (!value.ok())
+    return absl::InvalidArgumentError(value.status().message());  // a usage error, whatever is wrong with it
   for (const v1::ChangeSettingsRequest::Change& change : request.changes()) {
     if (change.name() == name) return absl::InvalidArgumentError(absl::StrCat(name, " is named twice"));
   }
@@ -59,7 +60,8 @@ std::string Differences(const v1::NodeStatus& now, const v1::ChangeSettingsReque
 }
 
 // The node has applied all that its log had when the change was proposed, and the values do not hold.
-absl::Status Without(const v1::NodeStatus& now, const v1::ChangeSettingsRequest& request, const v1::ChangeSettingsReply& asked) {
+absl::Status Without(const v1::NodeStatus& now, const v1::ChangeSettingsRequest& request,
+                     const v1::ChangeSettingsReply& asked) {
   const std::string differences = Differences(now, request);
   if (now.term() != asked.term()) {
     return absl::AbortedError(absl::StrCat(
@@ -69,13 +71,14 @@ absl::Status Without(const v1::NodeStatus& now, const v1::ChangeSettingsRequest&
   const bool names_window = std::any_of(request.changes().begin(), request.changes().end(), [](const auto& change) {
     return change.name() == "requests.window" || change.name() == "memcached.window";
   });
-  constexpr char kRefused[] = "the change was refused, because a window was made longer too often within one window. Ask again once that has passed";
+  constexpr char kRefused[] =
+      "the change was refused, because a window was made longer too often within one window. Ask again once that has passed";
   if (names_window && now.settings_version() == asked.version())
     return absl::FailedPreconditionError(absl::StrCat(differences, ": ", kRefused));
-  return absl::AbortedError(absl::StrCat(
-      differences, ": another change has overwritten this one, and its settings hold, version ",
-      now.settings_version(), ". The log of the leader's node has each change and its user (`audit:`)",
-      names_window ? absl::StrCat(". Or ", kRefused) : ""));
+  return absl::AbortedError(
+      absl::StrCat(differences, ": another change has overwritten this one, and its settings hold, version ",
+                   now.settings_version(), ". The log of the leader's node has each change and its user (`audit:`)",
+                   names_window ? absl::StrCat(". Or ", kRefused) : ""));
 }
 
 absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSettingsRequest& request,
@@ -89,9 +92,10 @@ absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSetti
         if (Holds(now, request) && (decided || now.settings_version() > asked->version())) return true;
         return decided ? absl::StatusOr<bool>(Without(now, request, *asked)) : false;
       },
-      absl::StrCat("the change was not applied within ", absl::FormatDuration(timeout),
-                   ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
-                   "settings` at the leader shows what holds; a change may be asked for again"));
+      absl::StrCat(
+          "the change was not applied within ", absl::FormatDuration(timeout),
+          ": no majority answers, another leader has dropped it, or another change has undone it. `hedgerow-node "
+          "settings` at the leader shows what holds; a change may be asked for again"));
 }
 
 }  // namespace

@@ -220,7 +220,8 @@ TEST_F(NodeCommandsTest, AChangeOfSettingsThatIsNotAppliedInTimeIsNotSaidToBeDon
 // What became of a change is told as soon as it is certain, and not after the time in which it might be applied.
 TEST_F(NodeCommandsTest, AChangeOfSettingsThatDoesNotHoldSaysWhyAtOnce) {
   Serve();
-  const auto ends_as = [this](const std::function<void(NodeStatus&, v1::Setting&)>& fate, const std::string& change = "sessions.max=5") {
+  const auto ends_as = [this](const std::function<void(NodeStatus&, v1::Setting&)>& fate,
+                              const std::string& change = "sessions.max=5") {
     control_.ChangesOfSettingsEndAs([fate](NodeStatus& status) {
       for (v1::Setting& setting : status.settings)
         if (setting.name() == "sessions.max") fate(status, setting);
@@ -232,15 +233,18 @@ TEST_F(NodeCommandsTest, AChangeOfSettingsThatDoesNotHoldSaysWhyAtOnce) {
     EXPECT_THAT(outcome.out, IsEmpty());
     return outcome.err;
   };
-  EXPECT_EQ(ends_as([](NodeStatus& status, v1::Setting& setting) {
-              setting.set_value("7");
-              status.settings_version += 2;
-            }),
-            "sessions.max is 7 and not 5: another change has overwritten this one, and its settings hold, version 3. The log of the leader's node "
-            "has each change and its user (`audit:`)\n");
-  EXPECT_THAT(ends_as([](NodeStatus&, v1::Setting&) {}, "requests.window=5min"), HasSubstr("a window was made longer too often"));
-  EXPECT_THAT(ends_as([](NodeStatus& status, v1::Setting&) { ++status.settings_version; }, "requests.window=5min"),
-              AllOf(HasSubstr("another change has overwritten this one"), HasSubstr("a window was made longer too often")));
+  EXPECT_EQ(
+      ends_as([](NodeStatus& status, v1::Setting& setting) {
+        setting.set_value("7");
+        status.settings_version += 2;
+      }),
+      "sessions.max is 7 and not 5: another change has overwritten this one, and its settings hold, version 3. The log of the leader's node "
+      "has each change and its user (`audit:`)\n");
+  EXPECT_THAT(ends_as([](NodeStatus&, v1::Setting&) {}, "requests.window=5min"),
+              HasSubstr("a window was made longer too often"));
+  EXPECT_THAT(
+      ends_as([](NodeStatus& status, v1::Setting&) { ++status.settings_version; }, "requests.window=5min"),
+      AllOf(HasSubstr("another change has overwritten this one"), HasSubstr("a window was made longer too often")));
   EXPECT_THAT(ends_as([](NodeStatus& status, v1::Setting&) { status.term = status.term.Next(); }),
               HasSubstr("sessions.max is 7 and not 5: this node has lost leadership meanwhile"));
 }
@@ -352,9 +356,8 @@ TEST_F(NodeCommandsTest, ANodeThatDoesNotRunIsCode3) {
 }
 
 TEST_F(NodeCommandsTest, TheConfigurationNamesTheSocket) {
-  WriteConfig(absl::StrCat(
-      "cluster_id: 7\ncluster_key: 00112233445566778899aabbccddeeff\nnode: 1\nadmin_socket: ", socket_,
-      "\nmembers: [{id: 1, peer: \"10.0.0.1:4802\", serve: \"10.0.0.1:4801\"}]\n"));
+  WriteConfig(absl::StrCat("cluster_id: 7\ncluster_key: 00112233445566778899aabbccddeeff\nnode: 1\nadmin_socket: ",
+                           socket_, "\nmembers: [{id: 1, peer: \"10.0.0.1:4802\", serve: \"10.0.0.1:4801\"}]\n"));
   Serve();
   EXPECT_EQ(Node({"status", "--config", config_}).exit_code, kExitOk);
 }
@@ -478,7 +481,8 @@ class NodeKeysCommandsTest : public NodeCommandsTest {
     std::map<std::string, std::string> options = {{"config", config_}};
     if (words.size() > 1 && words[1] == "add") options["from"] = next_;
     if (force) options["force"] = "";
-    const int exit_code = RunKeys({TheProgram(), {.words = std::move(words), .options = std::move(options)}, out, err}, absl::ZeroDuration());
+    const int exit_code = RunKeys({TheProgram(), {.words = std::move(words), .options = std::move(options)}, out, err},
+                                  absl::ZeroDuration());
     return {exit_code, out.str(), err.str()};
   }
 
@@ -508,7 +512,8 @@ TEST_F(NodeKeysCommandsTest, AStepOutOfTurnChangesNothing) {
     EXPECT_THAT(refused.err, HasSubstr("there is one key only: add the next one first"));
   }
   EXPECT_EQ(Run({"keys", "add", "cluster"}).exit_code, kExitOk);
-  EXPECT_THAT(Run({"keys", "add", "cluster"}).err, HasSubstr("there are two keys already: remove the former one first"));
+  EXPECT_THAT(Run({"keys", "add", "cluster"}).err,
+              HasSubstr("there are two keys already: remove the former one first"));
   EXPECT_THAT(Keys(), ElementsAre(kOld, kNew));
   EXPECT_THAT(Run({"keys", "add", "announce"}).err, HasSubstr("the configuration has no announce_key_file"));
 }
@@ -527,13 +532,17 @@ TEST_F(NodeKeysCommandsTest, WhatTheNodeRefusesLeavesTheFileAsItWasUnlessForced)
 }
 
 TEST_F(NodeKeysCommandsTest, OtherWordsAreUsageErrors) {
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
-           {"keys", "change", "cluster"}, {"keys", "switch"}, {"keys", "switch", "client"}, {"keys", "reload", "cluster"}}) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"keys", "change", "cluster"},
+                                                                                     {"keys", "switch"},
+                                                                                     {"keys", "switch", "client"},
+                                                                                     {"keys", "reload", "cluster"}}) {
     EXPECT_EQ(Run(words).exit_code, kExitUsage) << absl::StrJoin(words, " ");
   }
   EXPECT_THAT(Node({"keys", "add", "cluster", "--config", config_}).err, HasSubstr("--from FILE goes with add"));
-  EXPECT_THAT(Node({"keys", "switch", "cluster", "--from", next_, "--config", config_}).err, HasSubstr("--from FILE goes with add"));
-  EXPECT_THAT(Node({"keys", "switch", "cluster", "--socket", socket_}).err, HasSubstr("--config FILE is missing: it names the key file"));
+  EXPECT_THAT(Node({"keys", "switch", "cluster", "--from", next_, "--config", config_}).err,
+              HasSubstr("--from FILE goes with add"));
+  EXPECT_THAT(Node({"keys", "switch", "cluster", "--socket", socket_}).err,
+              HasSubstr("--config FILE is missing: it names the key file"));
   EXPECT_THAT(Keys(), ElementsAre(kOld));
   const Outcome shown = Node({"keys", "--json", "--socket", socket_});
   EXPECT_EQ(shown.exit_code, kExitOk);
@@ -543,10 +552,12 @@ TEST_F(NodeKeysCommandsTest, OtherWordsAreUsageErrors) {
 TEST_F(NodeCommandsTest, ValidateAcceptsASoundFile) {
   const Outcome done = Node({"validate", "--config", config_});
   EXPECT_EQ(done.exit_code, kExitOk) << done.err;
-  EXPECT_EQ(done.out,
-            config_ + ": sound (node 1 of 3, 1 proxy)\n"
-                      "sessions.timeout, sessions.max, memory.limit_mib, memcached.memory_mib, memcached.window, memcached.window_max: only for "
-                      "a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
+  EXPECT_EQ(
+      done.out,
+      config_ +
+          ": sound (node 1 of 3, 1 proxy)\n"
+          "sessions.timeout, sessions.max, memory.limit_mib, memcached.memory_mib, memcached.window, memcached.window_max: only for "
+          "a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
   EXPECT_THAT(Node({"validate", "--json", "--config", config_}).out, HasSubstr("\"ok\": true"));
 }
 
@@ -559,15 +570,17 @@ TEST_F(NodeCommandsTest, ValidateWarnsWhereTheMemoryIsTooSmallForTheStore) {
     std::ofstream(root + "/proc/meminfo") << "MemTotal: " << host_mib * 1024 << " kB\n";
     std::ofstream(root + "/sys/fs/cgroup/unit/memory.max") << group_mib * 1024 * 1024 << "\n";
     std::ostringstream out, err;
-    const absl::StatusOr<operate::Arguments> arguments = operate::ParseArguments({"validate", "--config", config_}, {"config"}, {});
+    const absl::StatusOr<operate::Arguments> arguments =
+        operate::ParseArguments({"validate", "--config", config_}, {"config"}, {});
     EXPECT_EQ(RunValidate({TheProgram(), *arguments, out, err}, root), kExitOk) << "a warning is no error";
     return out.str();
   };
   // The file asks for a store of 1024 MiB, so for three times that and 112 MiB.
   EXPECT_THAT(validate(3184, 3184), testing::Not(HasSubstr("WARNING")));
   EXPECT_THAT(validate(3183, 65536), HasSubstr("WARNING: this node has 3183 MiB of memory"));
-  EXPECT_THAT(validate(65536, 1024), HasSubstr("WARNING: this node has 1024 MiB of memory, and with a full store of "
-                                               "`memory.limit_mib` (1024) it may need 3184 MiB: give it more, or set a limit of at most 304"));
+  EXPECT_THAT(validate(65536, 1024),
+              HasSubstr("WARNING: this node has 1024 MiB of memory, and with a full store of "
+                        "`memory.limit_mib` (1024) it may need 3184 MiB: give it more, or set a limit of at most 304"));
   std::filesystem::remove_all(root);
 }
 
@@ -589,8 +602,7 @@ TEST_F(NodeCommandsTest, ProxyKeyPrintsTheDerivedKeyAlone) {
   const Outcome text = Node({"proxy-key", "--config", config_, "web1"});
   EXPECT_EQ(text.exit_code, kExitOk) << text.err;
   EXPECT_EQ(text.out, key + "\n");
-  EXPECT_THAT(Node({"proxy-key", "web1", "--config", config_, "--json"}).out,
-              HasSubstr("\"key\": \"" + key + "\""));
+  EXPECT_THAT(Node({"proxy-key", "web1", "--config", config_, "--json"}).out, HasSubstr("\"key\": \"" + key + "\""));
 }
 
 TEST_F(NodeCommandsTest, ProxyKeyRefusesANameThatGetsNoAnnouncements) {
@@ -636,8 +648,7 @@ TEST(NodeCommands, HelpListsEveryCommandAndTheDocumentationNamesThem) {
   for (const operate::Command& command : TheProgram().commands) {
     EXPECT_THAT(help.out, HasSubstr("  " + command.name)) << command.name;
     EXPECT_TRUE(absl::StrContains(docs.str(), "| `hedgerow-node " + command.name)) << command.name;
-    EXPECT_THAT(Node({command.name, "--help"}).out, StartsWith("usage: hedgerow-node " + command.name))
-        << command.name;
+    EXPECT_THAT(Node({command.name, "--help"}).out, StartsWith("usage: hedgerow-node " + command.name)) << command.name;
   }
   EXPECT_EQ(Node({"--help"}).out, help.out);
 }

@@ -28,8 +28,9 @@ namespace hedgerow::node {
 namespace {
 
 // Reads the keys that `path` names, if it names any.
-void ReadKeys(const std::string& path, absl::string_view name, operate::Reader reader, const config::Locations& locations,
-              config::Diagnostics& errors, const std::function<void(const wire::KeyRing&)>& take) {
+void ReadKeys(const std::string& path, absl::string_view name, operate::Reader reader,
+              const config::Locations& locations, config::Diagnostics& errors,
+              const std::function<void(const wire::KeyRing&)>& take) {
   if (path.empty()) return;
   const absl::StatusOr<wire::KeyRing> keys = LoadKeyRing(path, reader);
   if (keys.ok()) {
@@ -39,34 +40,39 @@ void ReadKeys(const std::string& path, absl::string_view name, operate::Reader r
   }
 }
 
-// What is wrong with them is said now, and not when the first snapshot is to cross. One that has ended is no error: a node serves
-// without it.
-void ReadCertificates(operate::Reader reader, const config::Locations& locations, config::Diagnostics& errors, NodeConfig& config) {
+// What is wrong with them is said now, and not when the first snapshot is to cross. One that has ended is no error: a
+// node serves without it.
+void ReadCertificates(operate::Reader reader, const config::Locations& locations, config::Diagnostics& errors,
+                      NodeConfig& config) {
   if (!config.peer_tls.has_value()) return;
   const operate::TlsPaths& files = config.peer_tls->files;
   for (const std::string* const path : {&files.certificate, &files.key, &files.authority}) {
     if (path->empty()) return;  // has an error of its own
     config.read_from.push_back(*path);
   }
-  const absl::Status read = operate::ReadTlsMaterial(files, wire::PeerName(config.peer_tls->name, config.self), reader).status();
+  const absl::Status read =
+      operate::ReadTlsMaterial(files, wire::PeerName(config.peer_tls->name, config.self), reader).status();
   if (!read.ok()) errors.Add(locations.Find("peer_tls"), "peer_tls", read.message());
 }
 
 // Of the metrics page: a node serves without it until they can be read, and `validate` says what is wrong.
-void ReadMetricsAccess(operate::Reader reader, const config::Locations& locations, config::Diagnostics& errors, NodeConfig& config) {
+void ReadMetricsAccess(operate::Reader reader, const config::Locations& locations, config::Diagnostics& errors,
+                       NodeConfig& config) {
   const operate::HttpAccess& access = config.metrics_access;
   for (const std::string* const path : {&access.certificate, &access.key, &access.token}) {
     if (!path->empty()) config.read_from.push_back(*path);
   }
   if (reader == operate::Reader::kServes) return;
   if (access.encrypted() && !access.key.empty()) {
-    const absl::Status read = operate::ReadTlsMaterial({.certificate = access.certificate, .key = access.key}, "", reader).status();
+    const absl::Status read =
+        operate::ReadTlsMaterial({.certificate = access.certificate, .key = access.key}, "", reader).status();
     if (!read.ok()) errors.Add(locations.Find("metrics_tls"), "metrics_tls", read.message());
   }
   if (access.token.empty()) return;
   const absl::Status read = operate::ReadKeyRing(access.token, reader).status();
   if (!read.ok())
-    errors.Add(locations.Find("metrics_token_file"), "metrics_token_file", absl::StrCat("the file ", access.token, " ", read.message()));
+    errors.Add(locations.Find("metrics_token_file"), "metrics_token_file",
+               absl::StrCat("the file ", access.token, " ", read.message()));
 }
 
 // Of a text that the decoder has accepted, or the unset address where it was refused or is not there.
@@ -114,8 +120,7 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
   config.self = raft::NodeId(file.node());
   config.join = file.join();
   TakeEpoch(file.beginning(), config);
-  config.durability =
-      file.durability() == v1::DURABILITY_MODE_MEMORY ? Durability::kMemory : Durability::kDisk;
+  config.durability = file.durability() == v1::DURABILITY_MODE_MEMORY ? Durability::kMemory : Durability::kDisk;
   config.data_dir = file.data_dir();
   config.serve = AddressOf(file.serve());
   config.anonymous = file.anonymous();
@@ -136,9 +141,8 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
                            .key = file.metrics_tls().key_file(),
                            .token = file.metrics_token_file()};
   for (const v1::MemberEntry& member : file.members()) {
-    config.members.push_back({.id = raft::NodeId(member.id()),
-                              .peer = AddressOf(member.peer()),
-                              .serve = AddressOf(member.serve())});
+    config.members.push_back(
+        {.id = raft::NodeId(member.id()), .peer = AddressOf(member.peer()), .serve = AddressOf(member.serve())});
   }
   for (const v1::ProxyEntry& proxy : file.proxies())
     config.proxies.push_back({.name = proxy.name(), .address = AddressOf(proxy.address())});
@@ -170,8 +174,9 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
   }
   if (file.has_peer_tls()) {
     const v1::PeerTlsBlock& tls = file.peer_tls();
-    config.peer_tls = {.files = {.certificate = tls.certificate_file(), .key = tls.key_file(), .authority = tls.authority_file()},
-                       .name = tls.name()};
+    config.peer_tls = {
+        .files = {.certificate = tls.certificate_file(), .key = tls.key_file(), .authority = tls.authority_file()},
+        .name = tls.name()};
   }
   config.sources = {.trusted = NetworksOf(file.sources().trusted()),
                     .answer_bytes_per_s = static_cast<uint64_t>(file.sources().answer_rate_bytes()),
@@ -180,7 +185,8 @@ NodeConfig FromFile(const v1::NodeConfigFile& file, const config::Locations& loc
   return config;
 }
 
-NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locations& locations, config::Diagnostics& errors) {
+NodeConfig Parse(absl::string_view text, operate::Reader reader, config::Locations& locations,
+                 config::Diagnostics& errors) {
   v1::NodeConfigFile file;
   if (!config::Decode(text, file, locations, errors)) return {};
   NodeConfig config = FromFile(file, locations);
@@ -238,8 +244,7 @@ std::vector<std::string> NodeConfig::ProxyNames() const {
 }
 
 const MemberConfig* NodeConfig::Find(raft::NodeId id) const {
-  const auto found =
-      std::find_if(members.begin(), members.end(), [id](const MemberConfig& m) { return m.id == id; });
+  const auto found = std::find_if(members.begin(), members.end(), [id](const MemberConfig& m) { return m.id == id; });
   return found == members.end() ? nullptr : &*found;
 }
 
@@ -255,13 +260,11 @@ raft::Configuration NodeConfig::Initial() const {
 void NodeConfig::Readdress(raft::Configuration& configuration) const {
   if (configuration.epoch != 0) return;
   for (raft::Member& member : configuration.members) {
-    if (const MemberConfig* const known = Find(member.id); known != nullptr)
-      member.address = known->peer.ToString();
+    if (const MemberConfig* const known = Find(member.id); known != nullptr) member.address = known->peer.ToString();
   }
 }
 
-absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
-                                      const raft::Configuration& latest) const {
+absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with, const raft::Configuration& latest) const {
   if (join) return absl::OkStatus();
   if (began_with.members.empty()) {
     if (!latest.members.empty()) return absl::OkStatus();
@@ -272,9 +275,7 @@ absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
   const std::vector<uint64_t> listed = IdsOf(members), began = IdsOf(began_with.members);
   // A member that has left stays in the log's configuration until the next one, but in no list of members.
   std::vector<raft::Member> staying = latest.members;
-  std::erase_if(staying, [&latest](const raft::Member& member) {
-    return ((latest.leaving >> member.slot) & 1) != 0;
-  });
+  std::erase_if(staying, [&latest](const raft::Member& member) { return ((latest.leaving >> member.slot) & 1) != 0; });
   const std::vector<uint64_t> now = IdsOf(staying);
   if (listed == began || listed == now) return absl::OkStatus();
   const bool changed = now != began;
@@ -283,8 +284,7 @@ absl::Status NodeConfig::CheckMembers(const raft::Configuration& began_with,
       changed ? absl::StrCat(" and has ", absl::StrJoin(now, ", "), " by now") : std::string(),
       ", and the configuration file has ", absl::StrJoin(listed, ", "),
       ". A cluster that has begun changes its members with `hedgerow-node members`, never in a file: put ",
-      absl::StrJoin(began, ", "), changed ? absl::StrCat(" or ", absl::StrJoin(now, ", ")) : std::string(),
-      " back"));
+      absl::StrJoin(began, ", "), changed ? absl::StrCat(" or ", absl::StrJoin(now, ", ")) : std::string(), " back"));
 }
 
 NodeConfig ParseNodeConfig(absl::string_view text, config::Diagnostics& errors) {

@@ -106,9 +106,9 @@ struct NamedClientConfig {
 
 // What a source that has proved nothing may make this node do; docs/cluster.md.
 struct SourcesConfig {
-  net::Networks trusted{};                        // no address of theirs can be forged: answers of any length
+  net::Networks trusted{};                          // no address of theirs can be forged: answers of any length
   uint64_t answer_bytes_per_s = 128 * 1024 * 1024;  // to each prefix that is not trusted
-  uint64_t opens_per_s = 32;                      // OPENs of one address; a prefix has eight times as many
+  uint64_t opens_per_s = 32;                        // OPENs of one address; a prefix has eight times as many
 };
 
 // Certificates of the peers' TCP port.
@@ -121,9 +121,9 @@ struct NodeConfig {
   uint64_t cluster_id = 0;  // 1 to 2^63 - 1
   wire::KeyRing cluster_keys{};
   std::optional<wire::KeyRing> announce_keys{};  // there if `proxies` has any
-  std::string cluster_key_file{};                // empty: the key stands in the configuration, and cannot be changed while it runs
+  std::string cluster_key_file{};  // empty: the key stands in the configuration, and cannot be changed while it runs
   std::string announce_key_file{};
-  raft::NodeId self{};                      // one of `members`
+  raft::NodeId self{};  // one of `members`
   // This node joins a cluster that is there: it listens until it is added, and learns the members from the log.
   bool join = false;
   Durability durability = Durability::kDisk;
@@ -136,12 +136,12 @@ struct NodeConfig {
   std::optional<net::Networks> peer_clients{};
   std::optional<PeerTlsConfig> peer_tls{};  // not set: snapshots cross without TLS
   std::string admin_socket = "/run/hedgerow-node/admin.sock";
-  std::string monitor_socket{};  // empty: none
+  std::string monitor_socket{};          // empty: none
   std::vector<std::string> read_from{};  // the file, and those of keys and certificates that it names
   std::string monitor_group = "hedgerow-monitor";
   std::string metrics_listen = "127.0.0.1:9465";  // empty: off
   operate::HttpAccess metrics_access{};
-  std::vector<MemberConfig> members{};            // in the order of their ids
+  std::vector<MemberConfig> members{};  // in the order of their ids
   std::vector<ProxyConfig> proxies{};
   uint64_t election_floor_ns = 20'000'000;
   uint64_t election_cap_ns = 2'000'000'000;
@@ -153,7 +153,7 @@ struct NodeConfig {
   size_t waiting_max = 16'384;  // requests that wait for an outcome; more are refused
   SnapshotsConfig snapshots{};
   uint64_t check_every_entries = 16'384;  // of the state; no key: all members must compare after the same entries
-  uint32_t features = kv::kAllFeatures;  // that are announced; no key: tests have nodes that can do less
+  uint32_t features = kv::kAllFeatures;   // that are announced; no key: tests have nodes that can do less
   MemcachedConfig memcached{};
   SourcesConfig sources{};
 

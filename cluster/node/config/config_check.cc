@@ -67,17 +67,16 @@ class Checker : config::Checks {
         Add(file, absl::StrCat("expected this or ", name, ", not both"));
     }
     if (!locations_.Has("cluster_key") && !locations_.Has("cluster_key_file")) {
-      Add("cluster_key",
-          "the key is missing, expected cluster_key_file with the path of a file, or cluster_key");
+      Add("cluster_key", "the key is missing, expected cluster_key_file with the path of a file, or cluster_key");
     }
     if (locations_.Has("beginning") && !config_.join)
       Add("beginning", "expected it with `join: on` alone: what a restored log is of stands in the log");
     const bool announces = locations_.Has("announce_key") || locations_.Has("announce_key_file");
     if (!config_.proxies.empty() && !announces) {
-      Add("announce_key",
-          "the key is missing, expected announce_key_file or announce_key, because there are proxies");
+      Add("announce_key", "the key is missing, expected announce_key_file or announce_key, because there are proxies");
     }
-    if (const std::string why = WhyNotApart({.cluster = config_.cluster_keys, .announce = config_.announce_keys}); !why.empty())
+    if (const std::string why = WhyNotApart({.cluster = config_.cluster_keys, .announce = config_.announce_keys});
+        !why.empty())
       Add(locations_.Has("announce_key") ? "announce_key" : "announce_key_file", why);
   }
 
@@ -85,17 +84,19 @@ class Checker : config::Checks {
     PathsApart();
     MetricsApartFromPeers();
     const operate::HttpAccess& access = config_.metrics_access;
-    if (const std::string why = config::WhyNotListened(config_.metrics_listen, "metrics_tls", access.encrypted(), "metrics_token_file",
-                                                       !access.token.empty());
+    if (const std::string why = config::WhyNotListened(config_.metrics_listen, "metrics_tls", access.encrypted(),
+                                                       "metrics_token_file", !access.token.empty());
         !why.empty())
       Add("metrics_listen", why);
   }
 
   // Each of them would remove the other's socket, or not start beside a folder of its name.
   void PathsApart() {
-    std::map<std::string, std::string> taken = {{std::filesystem::path(config_.data_dir).lexically_normal(), "data_dir"}};
-    for (const auto& [key, path] : {std::pair("admin_socket", config_.admin_socket), std::pair("monitor_socket", config_.monitor_socket),
-                                    std::pair("metrics_listen", operate::UnixPathOf(config_.metrics_listen))}) {
+    std::map<std::string, std::string> taken = {
+        {std::filesystem::path(config_.data_dir).lexically_normal(), "data_dir"}};
+    for (const auto& [key, path] :
+         {std::pair("admin_socket", config_.admin_socket), std::pair("monitor_socket", config_.monitor_socket),
+          std::pair("metrics_listen", operate::UnixPathOf(config_.metrics_listen))}) {
       if (path.empty()) continue;
       const auto [other, first] = taken.try_emplace(std::filesystem::path(path).lexically_normal(), key);
       if (!first) Add(key, absl::StrCat("got the path of ", other->second, ", expected one of its own"));
@@ -108,7 +109,8 @@ class Checker : config::Checks {
     const absl::StatusOr<NetAddress> metrics = NetAddress::Parse(config_.metrics_listen);
     if (own == nullptr || !IsSet(own->peer) || !metrics.ok() || metrics->port != own->peer.port) return;
     if (*metrics != own->peer && !metrics->is_unspecified()) return;
-    Add("metrics_listen", absl::StrCat("got ", Quote(config_.metrics_listen), ", expected another address or port than the node's own peer, ",
+    Add("metrics_listen", absl::StrCat("got ", Quote(config_.metrics_listen),
+                                       ", expected another address or port than the node's own peer, ",
                                        own->peer.ToString(), ", whose port is TCP, too"));
   }
 
@@ -125,8 +127,7 @@ class Checker : config::Checks {
   void Usable(const NetAddress& address, const std::string& path) {
     const absl::string_view why = WhyNotUnicast(address);
     if (why.empty()) return;
-    Add(path,
-        absl::StrCat("got ", Quote(address.ToString()), ", expected a unicast address (this is ", why, ")"));
+    Add(path, absl::StrCat("got ", Quote(address.ToString()), ", expected a unicast address (this is ", why, ")"));
   }
 
   void Members() {
@@ -140,8 +141,7 @@ class Checker : config::Checks {
         Unique(ids, absl::StrCat(member.id.value()), path + ".id", "an id no other member has");
       }
       // Both are UDP, so that not even a member's own two may be the same.
-      for (const auto& [address, key] :
-           {std::pair(&member.peer, ".peer"), std::pair(&member.serve, ".serve")}) {
+      for (const auto& [address, key] : {std::pair(&member.peer, ".peer"), std::pair(&member.serve, ".serve")}) {
         if (!IsSet(*address)) continue;
         Usable(*address, path + key);
         Unique(addresses, address->ToString(), path + key, "an address and port that no other entry has");
@@ -185,19 +185,16 @@ class Checker : config::Checks {
   void Serve(const MemberConfig& own) {
     const NetAddress& serve = config_.serve;
     if (!IsSet(serve) || !IsSet(own.serve) || serve == own.serve) return;
-    const bool covers =
-        serve.is_unspecified() && serve.port == own.serve.port && serve.is_v4() == own.serve.is_v4();
+    const bool covers = serve.is_unspecified() && serve.port == own.serve.port && serve.is_v4() == own.serve.is_v4();
     if (covers) {
       if (IsSet(own.peer) && own.peer.port == serve.port) {
-        Add("serve",
-            absl::StrCat("got ", Quote(serve.ToString()),
-                         ", expected another port than that of the node's own peer, ", own.peer.ToString()));
+        Add("serve", absl::StrCat("got ", Quote(serve.ToString()),
+                                  ", expected another port than that of the node's own peer, ", own.peer.ToString()));
       }
       return;
     }
-    Add("serve",
-        absl::StrCat("got ", Quote(serve.ToString()), ", expected ", own.serve.ToString(), ", as the member ",
-                     own.id.value(), " says, or ", own.serve.is_v4() ? "0.0.0.0:" : "[::]:", own.serve.port));
+    Add("serve", absl::StrCat("got ", Quote(serve.ToString()), ", expected ", own.serve.ToString(), ", as the member ",
+                              own.id.value(), " says, or ", own.serve.is_v4() ? "0.0.0.0:" : "[::]:", own.serve.port));
   }
 
   void Proxies() {
@@ -218,9 +215,8 @@ class Checker : config::Checks {
     // Said at the value that was written; both may have been.
     const auto text = [](uint64_t ns) { return config::FormatDurationNs(static_cast<int64_t>(ns)); };
     if (locations_.Has("election.cap")) {
-      Add("election.cap",
-          absl::StrCat("got \"", text(config_.election_cap_ns), "\", expected more than the floor of ",
-                       text(config_.election_floor_ns)));
+      Add("election.cap", absl::StrCat("got \"", text(config_.election_cap_ns), "\", expected more than the floor of ",
+                                       text(config_.election_floor_ns)));
     } else {
       Add("election.floor", absl::StrCat("got \"", text(config_.election_floor_ns),
                                          "\", expected less than the cap of ", text(config_.election_cap_ns)));
@@ -247,8 +243,8 @@ class Checker : config::Checks {
 
   // What strangers can reach is served to a list that the administrator has written.
   void Clients() {
-    const NetAddress& serve = IsSet(config_.serve) || config_.Find(config_.self) == nullptr ? config_.serve
-                                                                                          : config_.own().serve;
+    const NetAddress& serve =
+        IsSet(config_.serve) || config_.Find(config_.self) == nullptr ? config_.serve : config_.own().serve;
     ListedClients(serve, IsSet(config_.serve) ? "serve" : "the own member's serve", "clients");
     ListedClients(config_.memcached.listen, "memcached.listen", "memcached.clients");
   }
@@ -270,8 +266,9 @@ class Checker : config::Checks {
       const std::string path = absl::StrCat("named_clients[", i, "]");
       if (!client.name.empty()) Unique(names, client.name, path + ".name", "a name no other client has");
       if (client.read.empty() && client.write.empty()) {
-        Add(path, "a client without rights, expected prefixes of keys in `read` or `write`, such as `read: [\"app/\"]`, or "
-                  "`[\"\"]` for all keys");
+        Add(path,
+            "a client without rights, expected prefixes of keys in `read` or `write`, such as `read: [\"app/\"]`, or "
+            "`[\"\"]` for all keys");
       }
       KeyOfItsOwn(i, path + ".key_file");
       Prefixes(client.read, path + ".read");
@@ -292,27 +289,31 @@ class Checker : config::Checks {
     if (keys == wire::KeyRing()) return;  // its file has an error of its own
     std::vector<wire::KeyRing> others;
     for (size_t j = 0; j < i; ++j) others.push_back(config_.named_clients[j].keys);
-    const absl::string_view with = SharesKeyWith(keys, {.cluster = config_.cluster_keys, .announce = config_.announce_keys},
-                                                 config_.ProxyNames(), others);
-    if (!with.empty()) Add(path, absl::StrCat("got the same key as ", with, ", expected one that this client alone has"));
+    const absl::string_view with = SharesKeyWith(
+        keys, {.cluster = config_.cluster_keys, .announce = config_.announce_keys}, config_.ProxyNames(), others);
+    if (!with.empty())
+      Add(path, absl::StrCat("got the same key as ", with, ", expected one that this client alone has"));
   }
 
   void PeerTls() {
     if (!config_.peer_tls.has_value()) return;
     const std::string& pattern = config_.peer_tls->name;
     const std::string name = wire::PeerName(pattern, raft::NodeId(1));
-    const auto allowed = [](char c) { return absl::ascii_islower(static_cast<unsigned char>(c)) ||
-                                             absl::ascii_isdigit(static_cast<unsigned char>(c)) || c == '-' || c == '.'; };
+    const auto allowed = [](char c) {
+      return absl::ascii_islower(static_cast<unsigned char>(c)) || absl::ascii_isdigit(static_cast<unsigned char>(c)) ||
+             c == '-' || c == '.';
+    };
     if (name != pattern && name.size() <= 253 && std::all_of(name.begin(), name.end(), allowed)) return;
-    Add("peer_tls.name", absl::StrCat("got ", Quote(pattern), ", expected a DNS name of a-z, 0-9, - and . with ", wire::kNodeInName,
-                                      " in the place of a member's id, such as node-", wire::kNodeInName, ".hedgerow"));
+    Add("peer_tls.name",
+        absl::StrCat("got ", Quote(pattern), ", expected a DNS name of a-z, 0-9, - and . with ", wire::kNodeInName,
+                     " in the place of a member's id, such as node-", wire::kNodeInName, ".hedgerow"));
   }
 
   void Prefixes(const std::vector<std::string>& prefixes, const std::string& path) {
     for (size_t i = 0; i < prefixes.size(); ++i) {
       if (prefixes[i].size() <= kv::kKeyMax_bytes) continue;
-      Add(absl::StrCat(path, "[", i, "]"), absl::StrCat("got ", prefixes[i].size(), " bytes, expected at most the ",
-                                                        kv::kKeyMax_bytes, " of a key"));
+      Add(absl::StrCat(path, "[", i, "]"),
+          absl::StrCat("got ", prefixes[i].size(), " bytes, expected at most the ", kv::kKeyMax_bytes, " of a key"));
     }
   }
 
@@ -327,8 +328,7 @@ bool IsLoopback(const NetAddress& address) {
          address.bytes[15] == 1;
 }
 
-void CheckNodeConfig(const NodeConfig& config, const config::Locations& locations,
-                     config::Diagnostics& errors) {
+void CheckNodeConfig(const NodeConfig& config, const config::Locations& locations, config::Diagnostics& errors) {
   Checker(config, locations, errors).Run();
 }
 

@@ -73,16 +73,16 @@ constexpr Row kRows[] = {
      R"(1:13: cluster_id: got "7", expected a whole number between 1 and 9223372036854775807)"},
     {"ClusterIdMissing", "cluster_id: 7", "# none",
      R"(2:1: cluster_id: the key is missing, expected a whole number between 1 and 9223372036854775807)"},
-    {"ClusterIdEmpty", "cluster_id: 7", "cluster_id:",
-     R"(1:1: cluster_id: got nothing, expected a whole number between 1 and 9223372036854775807)"},
-    {"KeyTooShort", "cluster_key: 00112233445566778899aabbccddeeff",
-     "cluster_key: 00112233445566778899aabbccddee", "2:14: cluster_key: got a value of 30 characters, " KEY},
-    {"KeyNotHex", "cluster_key: 00112233445566778899aabbccddeeff",
-     "cluster_key: 00112233445566778899aabbccddeefg", "2:14: cluster_key: got a value of 32 characters, " KEY},
-    {"KeyOfZeros", "cluster_key: 00112233445566778899aabbccddeeff",
-     "cluster_key: 00000000000000000000000000000000", "2:14: cluster_key: got a value of 32 characters, " KEY},
-    {"KeyIsAList", "cluster_key: 00112233445566778899aabbccddeeff",
-     "cluster_key: [00112233445566778899aabbccddeeff]", "2:14: cluster_key: got a list, " KEY},
+    {"ClusterIdEmpty", "cluster_id: 7",
+     "cluster_id:", R"(1:1: cluster_id: got nothing, expected a whole number between 1 and 9223372036854775807)"},
+    {"KeyTooShort", "cluster_key: 00112233445566778899aabbccddeeff", "cluster_key: 00112233445566778899aabbccddee",
+     "2:14: cluster_key: got a value of 30 characters, " KEY},
+    {"KeyNotHex", "cluster_key: 00112233445566778899aabbccddeeff", "cluster_key: 00112233445566778899aabbccddeefg",
+     "2:14: cluster_key: got a value of 32 characters, " KEY},
+    {"KeyOfZeros", "cluster_key: 00112233445566778899aabbccddeeff", "cluster_key: 00000000000000000000000000000000",
+     "2:14: cluster_key: got a value of 32 characters, " KEY},
+    {"KeyIsAList", "cluster_key: 00112233445566778899aabbccddeeff", "cluster_key: [00112233445566778899aabbccddeeff]",
+     "2:14: cluster_key: got a list, " KEY},
     {"KeyMissing", "cluster_key: 00112233445566778899aabbccddeeff", "# none",
      R"(1:1: cluster_key: the key is missing, expected cluster_key_file with the path of a file, or cluster_key)"},
     {"AnnounceKeyMissingWithProxies", "announce_key: ffeeddccbbaa99887766554433221100", "# none",
@@ -94,10 +94,8 @@ constexpr Row kRows[] = {
     {"RelativeKeyFile", "durability: disk", "cluster_key_file: key",
      R"(5:19: cluster_key_file: got "key", expected an absolute path of at most 4000 bytes
 n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
-    {"NodeIsNoMember", "node: 1", "node: 4",
-     R"(4:7: node: got 4, expected the id of a member (there are: 1, 2, 3))"},
-    {"NodeZero", "node: 1", "node: 0",
-     R"(4:7: node: got "0", expected a whole number between 1 and 4294967295)"},
+    {"NodeIsNoMember", "node: 1", "node: 4", R"(4:7: node: got 4, expected the id of a member (there are: 1, 2, 3))"},
+    {"NodeZero", "node: 1", "node: 0", R"(4:7: node: got "0", expected a whole number between 1 and 4294967295)"},
     {"UnknownDurability", "durability: disk", "durability: tape",
      R"(5:13: durability: got "tape", expected one of disk, memory)"},
     {"RelativeDataDir", "data_dir: /var/lib/hedgerow-node", "data_dir: data",
@@ -108,8 +106,7 @@ n.yaml:5:19: cluster_key_file: expected this or cluster_key, not both)"},
      R"(1:1: clients: the list is missing, expected the networks of the clients, such as `clients: [10.0.0.0/8, fd00::/8]`, )"
      R"(because serve (0.0.0.0:4800) is every address of this host
 n.yaml:7:8: serve: got "0.0.0.0:4800", expected 10.0.0.1:4801, as the member 1 says, or 0.0.0.0:4801)"},
-    {"ServeWithoutPort", "serve: \"10.0.0.1:4801\"", "serve: 10.0.0.1",
-     R"(7:8: serve: got "10.0.0.1", )" ADDRESS},
+    {"ServeWithoutPort", "serve: \"10.0.0.1:4801\"", "serve: 10.0.0.1", R"(7:8: serve: got "10.0.0.1", )" ADDRESS},
     {"RelativeSocket", "admin_socket: /run/hedgerow-node/admin.sock", "admin_socket: admin.sock",
      R"(8:15: admin_socket: got "admin.sock", expected an absolute path of at most 100 bytes)"},
     {"MetricsNotLoopback", "metrics_listen: \"127.0.0.1:9465\"", "metrics_listen: \"10.0.0.1:9465\"",
@@ -145,16 +142,15 @@ n.yaml:7:8: serve: got "0.0.0.0:4800", expected 10.0.0.1:4801, as the member 1 s
      "\nn.yaml:12:13: members[1]: unknown key \"pear\", did you mean \"peer\"?"},
     {"UnknownTopKey", "durability: disk", "frobnicate: 1",
      R"(5:1: unknown key "frobnicate", expected one of cluster_id, cluster_key, cluster_key_file, announce_key, )"
-      R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, monitor_socket, )"
-      R"(monitor_group, metrics_listen, members, proxies, )"
-      R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached, clients, peer_clients, anonymous, named_clients, memory, sources, peer_tls, metrics_tls, metrics_token_file)"},
+     R"(announce_key_file, node, join, beginning, durability, data_dir, serve, admin_socket, monitor_socket, )"
+     R"(monitor_group, metrics_listen, members, proxies, )"
+     R"(election, sessions, offloads, spin, waiting_max, snapshots, memcached, clients, peer_clients, anonymous, named_clients, memory, sources, peer_tls, metrics_tls, metrics_token_file)"},
     {"BeginningWithoutJoin", "durability: disk", "beginning: 1/61b68ac4e140c840",
      "5:12: beginning: expected it with `join: on` alone: what a restored log is of stands in the log"},
     {"BeginningOfEpochZero", "durability: disk", "join: on\nbeginning: 0/61b68ac4e140c840",
      R"(6:12: beginning: got "0/61b68ac4e140c840", expected EPOCH/NUMBER as `hedgerow-node status` of a member says )"
      R"(it, such as 1/61b68ac4e140c840)"},
-    {"KeyTwice", "durability: disk", "cluster_id: 8",
-     R"(5:1: cluster_id: the key is given twice, expected it once)"},
+    {"KeyTwice", "durability: disk", "cluster_id: 8", R"(5:1: cluster_id: the key is given twice, expected it once)"},
     {"ProxyNameTwice", "name: web2", "name: web1",
      R"(16:12: proxies[1].name: got "web1", expected a name no other proxy has (proxies[0].name in line 15 is the )"
      R"(same))"},
@@ -166,15 +162,12 @@ n.yaml:7:8: serve: got "0.0.0.0:4800", expected 10.0.0.1:4801, as the member 1 s
      R"(with -)"},
     {"FloorWithoutUnit", "floor: 20ms", "floor: 20",
      R"(17:19: election.floor: got "20", expected a duration between 1ms and 10s, such as 20ms)"},
-    {"OffloadNeitherOnNorOff", "vote: off", "vote: true",
-     R"(19:18: offloads.vote: got "true", expected on or off)"},
-    {"OffloadUnknown", "vote: off", "votes: off",
-     R"(19:12: offloads: unknown key "votes", did you mean "vote"?)"},
+    {"OffloadNeitherOnNorOff", "vote: off", "vote: true", R"(19:18: offloads.vote: got "true", expected on or off)"},
+    {"OffloadUnknown", "vote: off", "votes: off", R"(19:12: offloads: unknown key "votes", did you mean "vote"?)"},
     {"OffloadThatIsGone", "vote: off", "reserve: off",
      R"(19:12: offloads: the key "reserve" is gone, remove it: in disk mode a vote waits for the voter's disk again )"
      R"((docs/adr/0037-a-vote-waits-for-the-disk.md))"},
-    {"XdpUnknown", "xdp: auto", "xdp: skb",
-     R"(19:28: offloads.xdp: got "skb", expected one of auto, native, generic)"},
+    {"XdpUnknown", "xdp: auto", "xdp: skb", R"(19:28: offloads.xdp: got "skb", expected one of auto, native, generic)"},
     {"SpinTooLong", "spin: 50us", "spin: 1s",
      R"(20:7: spin: got "1s", expected a duration between 0ns and 10ms, such as 50us)"},
     {"CapBelowFloor", "cap: 2s", "cap: 20ms",
@@ -230,8 +223,7 @@ TEST(NodeConfigErrors, TheFileThatTheRowsChangeIsSound) { EXPECT_THAT(ErrorsOf(k
 TEST(NodeConfigErrors, ComeAllAtOnceInTheOrderOfTheFile) {
   const std::vector<std::string> errors = ErrorsOf(absl::StrReplaceAll(
       kSound, {{"cluster_id: 7", "cluster_id: x"}, {"node: 1", "node: 9"}, {"max: 100000", "max: none"}}));
-  EXPECT_THAT(errors,
-              ElementsAre(HasSubstr("1:13: cluster_id"), HasSubstr("4:7: node"), HasSubstr("18:30: sessions")));
+  EXPECT_THAT(errors, ElementsAre(HasSubstr("1:13: cluster_id"), HasSubstr("4:7: node"), HasSubstr("18:30: sessions")));
 }
 
 TEST(NodeConfigErrors, WhatStrangersCanReachNeedsAListOfClients) {
@@ -258,10 +250,12 @@ TEST(NodeConfigErrors, WhatStrangersCanReachNeedsAListOfClients) {
 
 TEST(NodeConfigErrors, AListOfClientsHasNetworksOnly) {
   const auto errors = [](absl::string_view line) { return ErrorsOf(absl::StrCat(kSound, line, "\n")); };
-  EXPECT_THAT(errors("clients: [10.0.0.1/8]"),
-              ElementsAre(HasSubstr("clients[0]: got \"10.0.0.1/8\", expected a network, such as 10.0.0.0/8 or fd00::/8 "
-                                    "(bits beyond the prefix are set; did you mean 10.0.0.0/8?)")));
-  EXPECT_THAT(errors("clients: [intranet]"), ElementsAre(HasSubstr("clients[0]: got \"intranet\", expected a network")));
+  EXPECT_THAT(
+      errors("clients: [10.0.0.1/8]"),
+      ElementsAre(HasSubstr("clients[0]: got \"10.0.0.1/8\", expected a network, such as 10.0.0.0/8 or fd00::/8 "
+                            "(bits beyond the prefix are set; did you mean 10.0.0.0/8?)")));
+  EXPECT_THAT(errors("clients: [intranet]"),
+              ElementsAre(HasSubstr("clients[0]: got \"intranet\", expected a network")));
   EXPECT_THAT(errors("clients: []"), ElementsAre(HasSubstr("clients: got 0 entries, expected a list of 1 to 64")));
   EXPECT_THAT(errors("clients: any"), ElementsAre(HasSubstr("clients: got a single value, expected a list")));
   EXPECT_THAT(errors("peer_clients: [10.0.0.0/33]"), ElementsAre(HasSubstr("a prefix of IPv4 has 0 to 32 bits")));
@@ -283,7 +277,8 @@ TEST(NodeConfigErrors, NamedClientsHaveRightsAndNamesOfTheirOwn) {
   EXPECT_THAT(ErrorsOf(absl::StrCat(
                   absl::StrReplaceAll(kSound, {{"cluster_key: 0011", "cluster_key: a011"}}),
                   absl::StrReplaceAll("named_clients: [{name: web, key_file: KEY, read: [a]}]\n", {{"KEY", path}}))),
-              ElementsAre(HasSubstr("named_clients[0].key_file: got the same key as the cluster, expected one that this client")));
+              ElementsAre(HasSubstr(
+                  "named_clients[0].key_file: got the same key as the cluster, expected one that this client")));
   EXPECT_THAT(errors("named_clients: [{name: web, key_file: /nowhere/key, read: [a]}]"),
               ElementsAre(HasSubstr("named_clients[0].key_file: the file \"/nowhere/key\" cannot be opened")));
   EXPECT_THAT(errors(absl::StrCat("named_clients: [{name: web, key_file: KEY, write: [", std::string(251, 'x'), "]}]")),
@@ -304,7 +299,8 @@ TEST(NodeConfigErrors, WithoutAnonymousClientsOthersAreStated) {
       absl::StrCat(kSound, "anonymous: off\nnamed_clients: [{name: web, key_file: ", path, ", read: [\"\"]}]\n");
   EXPECT_THAT(ErrorsOf(absl::StrCat(named, "memcached: {listen: \"10.0.0.1:11211\"}\n")),
               ElementsAre(HasSubstr("memcached: got memcached's protocol, by which no client can prove itself")));
-  EXPECT_THAT(ErrorsOf(absl::StrCat(named, "memcached: {listen: \"10.0.0.1:11211\", anonymous: on}\n")), testing::IsEmpty());
+  EXPECT_THAT(ErrorsOf(absl::StrCat(named, "memcached: {listen: \"10.0.0.1:11211\", anonymous: on}\n")),
+              testing::IsEmpty());
   std::filesystem::remove(path);
 }
 
@@ -329,7 +325,8 @@ TEST(NodeConfigErrors, AMemcachedFrontEndHasAnAddressOfItsOwn) {
   EXPECT_THAT(with("{window: 4s}"), ElementsAre(HasSubstr("memcached.listen: the key is missing, " ADDRESS)));
   EXPECT_THAT(with(R"({listen: "10.0.0.1:4801"})"),
               ElementsAre(HasSubstr("expected another address or port than the node's own 10.0.0.1:4801")));
-  EXPECT_THAT(with(R"({listen: "0.0.0.0:4802", clients: [10.0.0.0/8]})"), ElementsAre(HasSubstr("the node's own 10.0.0.1:4802")));
+  EXPECT_THAT(with(R"({listen: "0.0.0.0:4802", clients: [10.0.0.0/8]})"),
+              ElementsAre(HasSubstr("the node's own 10.0.0.1:4802")));
   EXPECT_THAT(with(R"({listen: "224.0.0.1:11211"})"), ElementsAre(HasSubstr("this is a multicast address")));
   EXPECT_THAT(with(R"({listen: "10.0.0.1:11211", rate: 20001})"),
               ElementsAre(HasSubstr("expected a whole number between 1 and 20000")));
@@ -360,7 +357,8 @@ TEST(NodeConfigErrors, SocketsFoldersAndTcpPortsAreApart) {
     std::string text = local;
     return ErrorsOf(text.replace(text.find(metrics), metrics.size(), address));
   };
-  EXPECT_THAT(at_port("127.0.0.1:4802"), ElementsAre(HasSubstr("expected another address or port than the node's own peer, 127.0.0.1:4802")));
+  EXPECT_THAT(at_port("127.0.0.1:4802"),
+              ElementsAre(HasSubstr("expected another address or port than the node's own peer, 127.0.0.1:4802")));
   EXPECT_THAT(at_port("127.0.0.1:4801"), testing::IsEmpty());
   EXPECT_THAT(at_port("127.0.0.2:4802"), testing::IsEmpty()) << "another node's on this host";
 }
@@ -368,11 +366,9 @@ TEST(NodeConfigErrors, SocketsFoldersAndTcpPortsAreApart) {
 TEST(NodeConfigErrors, EightMembersAreTooMany) {
   std::string text = "cluster_id: 7\ncluster_key: 00112233445566778899aabbccddeeff\nnode: 1\nmembers:\n";
   for (int i = 1; i <= 8; ++i) {
-    absl::StrAppend(&text, "  - {id: ", i, ", peer: \"10.0.0.", i, ":4802\", serve: \"10.0.0.", i,
-                    ":4801\"}\n");
+    absl::StrAppend(&text, "  - {id: ", i, ", peer: \"10.0.0.", i, ":4802\", serve: \"10.0.0.", i, ":4801\"}\n");
   }
-  EXPECT_THAT(ErrorsOf(text),
-              ElementsAre("n.yaml:5:3: members: got 8 entries, expected a list of 1 to 7 entries"));
+  EXPECT_THAT(ErrorsOf(text), ElementsAre("n.yaml:5:3: members: got 8 entries, expected a list of 1 to 7 entries"));
 }
 
 TEST(NodeConfigErrors, NoMembersAreTooFew) {

@@ -24,9 +24,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     }
     return 0;
   }
-  const bool sound = config.cluster_id != 0 && !config.members.empty() &&
-                     config.members.size() <= node::kMembersMax && config.own().peer.port != 0 &&
-                     config.serve.port == config.own().serve.port &&
+  const bool sound = config.cluster_id != 0 && !config.members.empty() && config.members.size() <= node::kMembersMax &&
+                     config.own().peer.port != 0 && config.serve.port == config.own().serve.port &&
                      config.election_floor_ns < config.election_cap_ns &&
                      (config.proxies.empty() || config.announce_keys.has_value());
   if (!sound) __builtin_trap();

@@ -142,10 +142,9 @@ TEST(NodeConfig, AFormerMemberNeedNotStandInTheFile) {
 TEST(NodeConfig, ANodeThatJoinsDoesNotBeginAClusterInstead) {
   const raft::Configuration nobody;
   EXPECT_TRUE(WithMembers({4}, true).CheckMembers(nobody, nobody).ok());
-  EXPECT_EQ(
-      WithMembers({4}).CheckMembers(nobody, nobody).message(),
-      "join: this node has joined a cluster that has not added it yet (its log in /the/log was begun with "
-      "`join: on`), and the configuration file wants it to begin one: put `join: on` back");
+  EXPECT_EQ(WithMembers({4}).CheckMembers(nobody, nobody).message(),
+            "join: this node has joined a cluster that has not added it yet (its log in /the/log was begun with "
+            "`join: on`), and the configuration file wants it to begin one: put `join: on` back");
   EXPECT_TRUE(WithMembers({4}).CheckMembers(nobody, Members({1, 2, 3, 4}, 2)).ok()) << "it was added since";
   EXPECT_TRUE(WithMembers({1}, true).CheckMembers(Members({1, 2, 3}, 0), Members({1, 2, 3}, 0)).ok());
 }
@@ -289,9 +288,8 @@ class NodeConfigFileTest : public testing::Test {
   }
   std::string WithKeyFiles() {
     std::string text = kSmallest;
-    text.replace(
-        text.find("cluster_key: "), strlen("cluster_key: ") + strlen(kKeyDigits),
-        absl::StrCat("cluster_key_file: ", folder_, "/key\nannounce_key_file: ", folder_, "/announce"));
+    text.replace(text.find("cluster_key: "), strlen("cluster_key: ") + strlen(kKeyDigits),
+                 absl::StrCat("cluster_key_file: ", folder_, "/key\nannounce_key_file: ", folder_, "/announce"));
     return text;
   }
   std::string folder_;
@@ -302,11 +300,11 @@ TEST_F(NodeConfigFileTest, AFileWithAKeyIsForItsOwnerAndGroupOnly) {
     EXPECT_TRUE(LoadNodeConfig(Write("n.yaml", kSmallest, mode)).ok()) << mode;
   }
   const std::string path = Write("n.yaml", kSmallest, 0644);
-  EXPECT_EQ(
-      LoadNodeConfig(path).status().message(),
-      absl::StrCat(path,
-                   ":2:14: cluster_key: this file can be read by everybody (mode 0644), expected mode 0600 "
-                   "or 0640: run `chmod g-w,o-rwx ", path, "`, or put the key into a file of its own"));
+  EXPECT_EQ(LoadNodeConfig(path).status().message(),
+            absl::StrCat(path,
+                         ":2:14: cluster_key: this file can be read by everybody (mode 0644), expected mode 0600 "
+                         "or 0640: run `chmod g-w,o-rwx ",
+                         path, "`, or put the key into a file of its own"));
   EXPECT_THAT(std::string(LoadNodeConfig(Write("n.yaml", kSmallest, 0660)).status().message()),
               HasSubstr("can be changed by others than its owner (mode 0660)"));
 }
@@ -327,19 +325,20 @@ TEST_F(NodeConfigFileTest, WhatIsWrongWithAKeyFileIsSaidAtItsKey) {
   EXPECT_EQ(LoadNodeConfig(path).status().message(),
             absl::StrCat(path, ":2:19: cluster_key_file: the file \"", folder_,
                          "/key\" can be read by everybody (mode ", "0604), expected mode 0600 or 0640: run `chmod ",
-                         "g-w,o-rwx ", folder_, "/key`\n", path,
-                         ":3:20: announce_key_file: the file \"", folder_,
+                         "g-w,o-rwx ", folder_, "/key`\n", path, ":3:20: announce_key_file: the file \"", folder_,
                          "/announce\" cannot be opened: No such file or directory"));
 }
 
 TEST_F(NodeConfigFileTest, CertificatesAreReadAndMustNameTheNode) {
   const operate::TestAuthority authority("an authority");
-  const operate::TlsPaths files = operate::WriteTlsFiles(folder_ + "/tls", authority.Sign("n1.example.com"), authority.Pem());
+  const operate::TlsPaths files =
+      operate::WriteTlsFiles(folder_ + "/tls", authority.Sign("n1.example.com"), authority.Pem());
   const auto with = [&](const std::string& name) {
     return absl::StrCat(kSmallest, "peer_tls: {certificate_file: \"", files.certificate, "\", key_file: \"", files.key,
                         "\", authority_file: \"", files.authority, "\"", name, "}\n");
   };
-  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(Write("n.yaml", with(", name: \"n{node}.example.com\""), 0600));
+  const absl::StatusOr<NodeConfig> config =
+      LoadNodeConfig(Write("n.yaml", with(", name: \"n{node}.example.com\""), 0600));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->peer_tls->files, files);
   EXPECT_EQ(config->peer_tls->name, "n{node}.example.com");
@@ -348,9 +347,12 @@ TEST_F(NodeConfigFileTest, CertificatesAreReadAndMustNameTheNode) {
   const auto error = [&](const std::string& name) {
     return std::string(LoadNodeConfig(Write("n.yaml", with(name), 0600)).status().message());
   };
-  EXPECT_THAT(error(""), HasSubstr(absl::StrCat("peer_tls: the file ", files.certificate, " is for another name: got a certificate for n1.example.com, ",
-                                                "expected one for node-1.hedgerow: have it signed with this subjectAltName")));
-  EXPECT_THAT(error(", name: \"n1.example.com\""), HasSubstr("peer_tls.name: got \"n1.example.com\", expected a DNS name"));
+  EXPECT_THAT(error(""),
+              HasSubstr(absl::StrCat("peer_tls: the file ", files.certificate,
+                                     " is for another name: got a certificate for n1.example.com, ",
+                                     "expected one for node-1.hedgerow: have it signed with this subjectAltName")));
+  EXPECT_THAT(error(", name: \"n1.example.com\""),
+              HasSubstr("peer_tls.name: got \"n1.example.com\", expected a DNS name"));
   EXPECT_THAT(error(", name: \"N{node} x\""), HasSubstr("peer_tls.name: got \"N{node} x\", expected a DNS name"));
   std::filesystem::remove(files.key);
   EXPECT_THAT(error(""), HasSubstr("peer_tls: the file " + files.key + " cannot be opened"));
@@ -359,10 +361,12 @@ TEST_F(NodeConfigFileTest, CertificatesAreReadAndMustNameTheNode) {
 
 TEST_F(NodeConfigFileTest, TheFilesOfTheMetricsPageAreRead) {
   const operate::TestAuthority authority("an authority");
-  const operate::TlsPaths files = operate::WriteTlsFiles(folder_ + "/tls", authority.Sign("any.example.com"), authority.Pem());
+  const operate::TlsPaths files =
+      operate::WriteTlsFiles(folder_ + "/tls", authority.Sign("any.example.com"), authority.Pem());
   const std::string token = Write("token", absl::StrCat(kKeyDigits, "\n"), 0600);
-  const std::string text = absl::StrCat(kSmallest, "metrics_listen: \"10.0.0.1:9465\"\nmetrics_tls: {certificate_file: \"", files.certificate,
-                                        "\", key_file: \"", files.key, "\"}\nmetrics_token_file: \"", token, "\"\n");
+  const std::string text =
+      absl::StrCat(kSmallest, "metrics_listen: \"10.0.0.1:9465\"\nmetrics_tls: {certificate_file: \"",
+                   files.certificate, "\", key_file: \"", files.key, "\"}\nmetrics_token_file: \"", token, "\"\n");
   const absl::StatusOr<NodeConfig> config = LoadNodeConfig(Write("n.yaml", text, 0600));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->metrics_listen, "10.0.0.1:9465");

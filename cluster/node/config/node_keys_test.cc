@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A change of the cluster key cuts no member off: each step is refused until every member can follow, and says which one cannot.
+// A change of the cluster key cuts no member off: each step is refused until every member can follow, and says which
+// one cannot.
 #include "cluster/node/config/node_keys.h"
 
 #include <string>
@@ -24,7 +25,10 @@ wire::Key KeyOf(uint8_t byte) {
 const wire::Key kOld = KeyOf(1), kNew = KeyOf(2);
 
 MemberKeys Member(uint64_t id, const wire::Key& sealing, const wire::Key* other = nullptr) {
-  return {.id = raft::NodeId(id), .sealing = wire::KeyId(sealing), .other = other == nullptr ? 0 : wire::KeyId(*other), .fresh = true};
+  return {.id = raft::NodeId(id),
+          .sealing = wire::KeyId(sealing),
+          .other = other == nullptr ? 0 : wire::KeyId(*other),
+          .fresh = true};
 }
 
 std::string WhyNot(const wire::KeyRing& now, const wire::KeyRing& next, const std::vector<MemberKeys>& members) {
@@ -39,7 +43,8 @@ TEST(NodeKeys, AKeyMayBeAddedWhateverTheMembersHave) {
 TEST(NodeKeys, ANodeSealsWithAKeyThatAllMembersOpen) {
   const wire::KeyRing now(kOld, kNew), next(kNew, kOld);
   EXPECT_EQ(WhyNot(now, next, {Member(2, kOld, &kNew), Member(3, kNew, &kOld)}), "");
-  EXPECT_THAT(WhyNot(now, next, {Member(2, kOld, &kNew), Member(3, kOld)}), HasSubstr("member 3 does not have the key " + wire::FormatKeyId(wire::KeyId(kNew))));
+  EXPECT_THAT(WhyNot(now, next, {Member(2, kOld, &kNew), Member(3, kOld)}),
+              HasSubstr("member 3 does not have the key " + wire::FormatKeyId(wire::KeyId(kNew))));
   MemberKeys silent = Member(3, kOld, &kNew);
   silent.fresh = false;
   EXPECT_THAT(WhyNot(now, next, {silent}), HasSubstr("member 3 has not told"));
@@ -48,7 +53,8 @@ TEST(NodeKeys, ANodeSealsWithAKeyThatAllMembersOpen) {
 TEST(NodeKeys, AKeyGoesWhenNoMemberSealsWithIt) {
   const wire::KeyRing now(kNew, kOld), next(kNew);
   EXPECT_EQ(WhyNot(now, next, {Member(2, kNew, &kOld), Member(3, kNew)}), "");
-  EXPECT_THAT(WhyNot(now, next, {Member(2, kOld, &kNew)}), HasSubstr("member 2 still seals with the key " + wire::FormatKeyId(wire::KeyId(kOld))));
+  EXPECT_THAT(WhyNot(now, next, {Member(2, kOld, &kNew)}),
+              HasSubstr("member 2 still seals with the key " + wire::FormatKeyId(wire::KeyId(kOld))));
   EXPECT_THAT(WhyNot(now, next, {{.id = raft::NodeId(2)}}), HasSubstr("member 2 has not told"));
 }
 
@@ -70,7 +76,8 @@ TEST(NodeKeys, AClientsKeyIsNoOthers) {
 TEST(NodeKeys, AClientsKeyIsNoProxys) {
   const NodeKeys nodes{.cluster = kOld, .announce = wire::KeyRing(KeyOf(3), KeyOf(4))};
   for (const uint8_t announce : {3, 4}) {
-    EXPECT_EQ(SharesKeyWith(wire::DeriveProxyKey(KeyOf(announce), "web2"), nodes, {"web1", "web2"}, {}), "a proxy") << int{announce};
+    EXPECT_EQ(SharesKeyWith(wire::DeriveProxyKey(KeyOf(announce), "web2"), nodes, {"web1", "web2"}, {}), "a proxy")
+        << int{announce};
     EXPECT_EQ(SharesKeyWith(wire::DeriveProxyKey(KeyOf(announce), "web3"), nodes, {"web1", "web2"}, {}), "");
   }
 }

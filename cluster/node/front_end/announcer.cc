@@ -16,8 +16,8 @@ uint32_t HeldFor_ms(uint64_t held_ns) {
 
 }  // namespace
 
-Announcer::Announcer(UdpSocket& socket, uint64_t cluster_id, const NetAddress& serve,
-                     Holding holding, std::vector<Proxy> proxies)
+Announcer::Announcer(UdpSocket& socket, uint64_t cluster_id, const NetAddress& serve, Holding holding,
+                     std::vector<Proxy> proxies)
     : socket_(socket), holding_(holding), proxies_(std::move(proxies)) {
   announcements_.emplace_back().cluster_id = cluster_id;
   announcements_.back().leader_address = serve.bytes;

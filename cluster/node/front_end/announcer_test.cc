@@ -29,7 +29,9 @@ class AnnouncerTest : public testing::Test {
 
   std::unique_ptr<UdpSocket> node_ = AnySocket();
   std::unique_ptr<UdpSocket> proxy_ = AnySocket();
-  Announcer announcer_{*node_, 42, node_->LocalAddress().value(),
+  Announcer announcer_{*node_,
+                       42,
+                       node_->LocalAddress().value(),
                        {.since_ns = kStarted_ns, .longest_ns = 1'000 * kMs},
                        {{.address = proxy_->LocalAddress().value(), .key = wire::Key()}}};
 };

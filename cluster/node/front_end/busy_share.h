@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// How much of its time the node's loop works, lately: an exponential average over 100 ms. Pure; the loop says when it goes to rest
-// and when it is back.
+// How much of its time the node's loop works, lately: an exponential average over 100 ms. Pure; the loop says when it
+// goes to rest and when it is back.
 
 #pragma once
 

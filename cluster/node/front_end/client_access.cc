@@ -61,7 +61,8 @@ ClientAccess::Verdict ClientAccess::Judge(std::string_view datagram, const wire:
   return verdict;
 }
 
-ClientAccess::Verdict ClientAccess::Prove(std::string_view datagram, uint64_t now_ms, const NamedClient*& client) const {
+ClientAccess::Verdict ClientAccess::Prove(std::string_view datagram, uint64_t now_ms,
+                                          const NamedClient*& client) const {
   const std::optional<wire::HkvTrailer> trailer = wire::FindHkvTrailer(datagram);
   if (trailer.has_value()) {
     const auto [begin, end] = by_name_.equal_range(trailer->client);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which hkv requests a node serves: those that a client has proved to be its own by a trailer (wire/hkv_trailer.h) and may make,
-// and those of anonymous clients where the configuration says so. Each node judges what reaches it, before anything else is done
-// with it: what is forwarded to the leader was judged here, and no committed command depends on it. Immutable; the front end
-// has a new one once key files were read again.
+// Which hkv requests a node serves: those that a client has proved to be its own by a trailer (wire/hkv_trailer.h) and
+// may make, and those of anonymous clients where the configuration says so. Each node judges what reaches it, before
+// anything else is done with it: what is forwarded to the leader was judged here, and no committed command depends on
+// it. Immutable; the front end has a new one once key files were read again.
 
 #pragma once
 
@@ -19,7 +19,8 @@
 
 namespace hedgerow::node {
 
-// A client by its name, its keys, and the prefixes of the keys that it may read and write; the empty one is all of them.
+// A client by its name, its keys, and the prefixes of the keys that it may read and write; the empty one is all of
+// them.
 struct NamedClient {
   std::string name{};
   std::vector<wire::Key> keys{};  // more than one while its key is changed
@@ -36,8 +37,8 @@ class ClientAccess {
   struct Verdict {
     KeyNumber proved_by = 0;
     bool denied = false;
-    wire::HkvDenial why{};    // if denied
-    std::string key{};        // for which the right is missing
+    wire::HkvDenial why{};  // if denied
+    std::string key{};      // for which the right is missing
   };
 
   // `first`: its keys' numbers begin here, so that those of the one before are others.
@@ -61,7 +62,7 @@ class ClientAccess {
     const NamedClient* client;
     wire::Key key;
   };
-  std::vector<Proof> proofs_;  // by number, from `first_`
+  std::vector<Proof> proofs_;                                  // by number, from `first_`
   std::unordered_multimap<std::string_view, size_t> by_name_;  // index of proofs_
   KeyNumber first_;
 };

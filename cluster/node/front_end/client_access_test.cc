@@ -43,7 +43,8 @@ TEST_F(ClientAccessTest, RightsAreByPrefixOfTheKey) {
   EXPECT_EQ(Denied(Get("news/1"), "web", kWeb), "");
   EXPECT_EQ(Denied(Get("app"), "web", kWeb), "read app");
   EXPECT_EQ(Denied(Get("ops/app/"), "web", kWeb), "read ops/app/");
-  const kv::Operation put{.kind = OperationKind::kPut, .key = "app/web/1"}, foreign{.kind = OperationKind::kPut, .key = "app/1"};
+  const kv::Operation put{.kind = OperationKind::kPut, .key = "app/web/1"},
+      foreign{.kind = OperationKind::kPut, .key = "app/1"};
   EXPECT_EQ(Denied(Write({put}), "web", kWeb), "");
   EXPECT_EQ(Denied(Write({put, foreign}), "web", kWeb), "write app/1") << "all or none";
   EXPECT_EQ(Denied(Write({{.kind = OperationKind::kDelete, .key = "news/1"}}), "web", kWeb), "write news/1");
@@ -55,7 +56,8 @@ TEST_F(ClientAccessTest, WhatTellsAValueNeedsTheRightToReadIt) {
   EXPECT_EQ(Denied(Write({{.kind = OperationKind::kIncrement, .key = "app/web/n"}}), "web", kWeb), "");
   EXPECT_EQ(Denied(Write({{.kind = OperationKind::kIncrement, .key = "n"}}), "ops", kOps), "read n");
   EXPECT_EQ(Denied(Write({{.kind = OperationKind::kCompareAndSet, .key = "n"}}), "ops", kOps), "read n");
-  EXPECT_EQ(Denied(Write({{.kind = OperationKind::kPut, .key = "n"}, {.kind = OperationKind::kDelete, .key = "n"}}), "ops", kOps),
+  EXPECT_EQ(Denied(Write({{.kind = OperationKind::kPut, .key = "n"}, {.kind = OperationKind::kDelete, .key = "n"}}),
+                   "ops", kOps),
             "");
 }
 

@@ -9,8 +9,8 @@
 namespace hedgerow::node {
 namespace {
 
-// ReplyTo::way: the client's address in the first two words, the local one that it asked in the last two. way[2]: the port,
-// the request's kind above it, then the key that has proved it, and at the top whether it is a node's (peers.cc).
+// ReplyTo::way: the client's address in the first two words, the local one that it asked in the last two. way[2]: the
+// port, the request's kind above it, then the key that has proved it, and at the top whether it is a node's (peers.cc).
 constexpr int kKindShift = 16;
 constexpr int kProvedByShift = 24;
 constexpr int kRoomShift = 40;
@@ -72,9 +72,14 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram, uint64_t now
   wire::HkvRequest& asked = *parsed.request;
   ClientAccess::KeyNumber proved_by = 0;
   if (!MayAsk(datagram, asked, room_bytes, proved_by)) return std::nullopt;
-  if (asked.kind == wire::HkvKind::kWrite && asked.client_id == wire::kHkvNoSession && !sources_.MayWriteWithoutSession(datagram)) {
+  if (asked.kind == wire::HkvKind::kWrite && asked.client_id == wire::kHkvNoSession &&
+      !sources_.MayWriteWithoutSession(datagram)) {
     Send(datagram.to, datagram.from,
-         {.kind = asked.kind, .status = wire::HkvStatus::kOverloaded, .client_id = asked.client_id, .seq = asked.seq, .pushback = wire::kHkvNeverHedge},
+         {.kind = asked.kind,
+          .status = wire::HkvStatus::kOverloaded,
+          .client_id = asked.client_id,
+          .seq = asked.seq,
+          .pushback = wire::kHkvNeverHedge},
          room_bytes, proved_by);
     return std::nullopt;
   }
@@ -163,8 +168,8 @@ void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
        static_cast<ClientAccess::KeyNumber>(answer.reply_to.way[2] >> kProvedByShift));
 }
 
-// Only a GET can bring much for little. Its client may ask again with as many bytes as the answer wants, and has sent them then. To a
-// client whose key is gone meanwhile, a reload ago, no answer can be made that it would believe.
+// Only a GET can bring much for little. Its client may ask again with as many bytes as the answer wants, and has sent
+// them then. To a client whose key is gone meanwhile, a reload ago, no answer can be made that it would believe.
 void FrontEnd::Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer, size_t room_bytes,
                     ClientAccess::KeyNumber proved_by) {
   const wire::Key* key = access_->Find(proved_by);

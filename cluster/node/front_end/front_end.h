@@ -37,7 +37,8 @@ class FrontEnd {
   };
 
   // `clients`: the sources that are served; it outlives this.
-  FrontEnd(UdpSocket& socket, const net::Networks& clients, bool anonymous, std::vector<NamedClient> named, SourceLimits& sources)
+  FrontEnd(UdpSocket& socket, const net::Networks& clients, bool anonymous, std::vector<NamedClient> named,
+           SourceLimits& sources)
       : socket_(socket),
         clients_(clients),
         access_(std::make_unique<ClientAccess>(anonymous, std::move(named))),
@@ -55,7 +56,8 @@ class FrontEnd {
 
  private:
   std::optional<wire::HkvDrop> WhyNotServed(const Datagram& datagram, const wire::HkvParse& parsed);
-  bool MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, size_t room_bytes, ClientAccess::KeyNumber& proved_by);
+  bool MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, size_t room_bytes,
+              ClientAccess::KeyNumber& proved_by);
   void Drop(wire::HkvDrop drop) { ++counters_.drops[static_cast<size_t>(drop)]; }
   void Send(const NetAddress& from, const NetAddress& to, const wire::HkvAnswer& answer, size_t room_bytes,
             ClientAccess::KeyNumber proved_by = 0);
@@ -71,7 +73,8 @@ class FrontEnd {
 };
 
 // What a ReplyTo keeps of a client's datagram: both of its addresses and the client's port, which is the low 16 bits of
-// way[2]. EndsOf gives them back: (local, client). And how long its answer may be (SourceLimits), in the 18 bits from 40 on.
+// way[2]. EndsOf gives them back: (local, client). And how long its answer may be (SourceLimits), in the 18 bits from
+// 40 on.
 std::array<uint64_t, 5> WayBack(const Datagram& datagram, size_t room_bytes);
 size_t RoomOf(const kv::ReplyTo& reply_to);
 std::pair<NetAddress, NetAddress> EndsOf(const kv::ReplyTo& reply_to);

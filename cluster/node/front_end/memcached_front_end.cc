@@ -59,7 +59,7 @@ uint64_t RateOf(const MemcachedConfig& config, size_t members, uint64_t window_n
 bool IsMemcacheds(const kv::ReplyTo& reply_to) { return (reply_to.way[2] & kOfMemcached) != 0; }
 
 absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> MemcachedFrontEnd::Open(const NodeConfig& config,
-                                                                             SourceLimits& sources) {
+                                                                           SourceLimits& sources) {
   if (!config.memcached.on()) return nullptr;
   absl::StatusOr<std::unique_ptr<UdpSocket>> socket =
       UdpSocket::Bind(config.memcached.listen, kSocketBuffer_bytes, UdpSocket::kDatagramMax_bytes);
@@ -67,8 +67,7 @@ absl::StatusOr<std::unique_ptr<MemcachedFrontEnd>> MemcachedFrontEnd::Open(const
   return std::unique_ptr<MemcachedFrontEnd>(new MemcachedFrontEnd(config, *std::move(socket), sources));
 }
 
-MemcachedFrontEnd::MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket,
-                                     SourceLimits& sources)
+MemcachedFrontEnd::MemcachedFrontEnd(const NodeConfig& config, std::unique_ptr<UdpSocket> socket, SourceLimits& sources)
     : config_(config.memcached),
       sources_(sources),
       limits_{.value_max_bytes = config_.value_max_bytes, .once_in_window = config_.once_in_window},
@@ -119,11 +118,10 @@ bool MemcachedFrontEnd::WithinRate(const Datagram& datagram, uint64_t now_ns) {
   memcached::Rate::Client client{};
   std::memcpy(client.data(), datagram.from.bytes.data(), datagram.from.bytes.size());
   client[2] = datagram.from.port;
-  const auto id = static_cast<uint16_t>(static_cast<uint8_t>(datagram.bytes[0]) << 8 |
-                                        static_cast<uint8_t>(datagram.bytes[1]));
+  const auto id =
+      static_cast<uint16_t>(static_cast<uint8_t>(datagram.bytes[0]) << 8 | static_cast<uint8_t>(datagram.bytes[1]));
   switch (rate_.Take(client, now_ns)) {
-    case memcached::Rate::Verdict::kTaken:
-      return true;
+    case memcached::Rate::Verdict::kTaken: return true;
     case memcached::Rate::Verdict::kTooFast:
       Refuse(datagram, Refusal::kTooFast,
              memcached::AnswerLine(id, "CLIENT_ERROR too many requests from one socket: memcached.rate"));
@@ -157,9 +155,8 @@ std::optional<kv::Request> MemcachedFrontEnd::Take(const Datagram& datagram, uin
   const size_t room_bytes = sources_.AnswerRoom_bytes(datagram);
   const Way way{.local = datagram.to, .client = datagram.from, .id = asked.id, .room_bytes = room_bytes};
   if (asked.verb == Verb::kVersion) {
-    SendReply(
-        now_ns, way,
-        {.outcome = Outcome::kOther, .text = std::string("VERSION ") + operate::kVersion + "-hedgerow\r\n"});
+    SendReply(now_ns, way,
+              {.outcome = Outcome::kOther, .text = std::string("VERSION ") + operate::kVersion + "-hedgerow\r\n"});
     return std::nullopt;
   }
   if (asked.verb == Verb::kStats) {
@@ -185,16 +182,10 @@ void MemcachedFrontEnd::Answer(uint64_t now_ns, const kv::Answer& answer) {
   const auto verb = static_cast<Verb>(static_cast<uint8_t>(to.way[2] >> kVerbShift));
   memcached::Reply reply;
   switch (answer.kind) {
-    case kv::Answer::Kind::kResult:
-      reply = memcached::ResultReply(verb, answer.result);
-      break;
-    case kv::Answer::Kind::kItems:
-      reply = memcached::ItemsReply(verb, to.client, answer.items);
-      break;
+    case kv::Answer::Kind::kResult: reply = memcached::ResultReply(verb, answer.result); break;
+    case kv::Answer::Kind::kItems: reply = memcached::ItemsReply(verb, to.client, answer.items); break;
     case kv::Answer::Kind::kNotLeader:
-    case kv::Answer::Kind::kValue:
-      reply = memcached::NoLeaderReply();
-      break;
+    case kv::Answer::Kind::kValue: reply = memcached::NoLeaderReply(); break;
   }
   if ((to.way[2] & kNoReply) != 0) {
     ++counters_.answers[static_cast<size_t>(reply.outcome)];
@@ -202,7 +193,9 @@ void MemcachedFrontEnd::Answer(uint64_t now_ns, const kv::Answer& answer) {
     return;
   }
   const auto [local, client] = EndsOf(to);
-  SendReply(now_ns, {.local = local, .client = client, .id = static_cast<uint16_t>(to.request), .room_bytes = RoomOf(to)}, reply);
+  SendReply(now_ns,
+            {.local = local, .client = client, .id = static_cast<uint16_t>(to.request), .room_bytes = RoomOf(to)},
+            reply);
 }
 
 // Only gets, and stats, have answers so long that they can be refused, and those change nothing.
@@ -219,7 +212,8 @@ void MemcachedFrontEnd::SendReply(uint64_t now_ns, const Way& way, const memcach
   };
   if (is_too_long()) {
     replace(memcached::UnprovenReply());
-    if (OnTheWire_bytes(way.client, 1, datagrams.front().size()) > way.room_bytes) return Drop(memcached::Drop::kTooLong);
+    if (OnTheWire_bytes(way.client, 1, datagrams.front().size()) > way.room_bytes)
+      return Drop(memcached::Drop::kTooLong);
   }
   if (way.room_bytes != 0) {
     for (const std::string& datagram : datagrams) {
@@ -248,10 +242,9 @@ PacedAnswers::Send MemcachedFrontEnd::Sender() {
 
 memcached::Reply MemcachedFrontEnd::StatsReply(uint64_t now_ns, const kv::MemcachedState& state) const {
   uint64_t changes = 0;
-  for (size_t verb = 0; verb <= static_cast<size_t>(Verb::kPrepend); ++verb)
-    changes += counters_.requests[verb];
-  const uint64_t gets = counters_.requests[static_cast<size_t>(Verb::kGet)] +
-                        counters_.requests[static_cast<size_t>(Verb::kGets)];
+  for (size_t verb = 0; verb <= static_cast<size_t>(Verb::kPrepend); ++verb) changes += counters_.requests[verb];
+  const uint64_t gets =
+      counters_.requests[static_cast<size_t>(Verb::kGet)] + counters_.requests[static_cast<size_t>(Verb::kGets)];
   memcached::Reply reply{.outcome = Outcome::kOther};
   const auto line = [&reply](const char* name, const std::string& value) {
     reply.text += std::string("STAT ") + name + " " + value + "\r\n";

@@ -85,8 +85,7 @@ class MemcachedFrontEnd {
     uint16_t id = 0;
     size_t room_bytes = 0;  // SourceLimits
   };
-  void SendReply(uint64_t now_ns, const Way& way,
-                 const memcached::Reply& reply);
+  void SendReply(uint64_t now_ns, const Way& way, const memcached::Reply& reply);
   memcached::Reply StatsReply(uint64_t now_ns, const kv::MemcachedState& state) const;
 
   MemcachedConfig config_;

@@ -58,7 +58,8 @@ class Client {
     for (const std::string& part : parts) whole += part;
     return whole;
   }
-  // Asks again each second, as any client of a datagram protocol: a request that waits where the leader changes is lost.
+  // Asks again each second, as any client of a datagram protocol: a request that waits where the leader changes is
+  // lost.
   std::string Exchange(const NetAddress& to, std::string_view body, uint16_t id, int within_ms = 4000) {
     std::string answer;
     for (int left_ms = within_ms; left_ms > 0 && answer.empty(); left_ms -= kAgain_ms) {
@@ -115,16 +116,16 @@ TEST_P(MemcachedNodeTest, WhatComesFromElsewhereGetsNoAnswerAndIsCounted) {
 // Whoever sends to all of them must not come round its ids within the window.
 TEST_P(MemcachedNodeTest, WithMoreMembersEachTakesLessOfAClient) {
   ASSERT_EQ(StatusOf(1).memcached->rate_per_s(), MemcachedRateMax(3, kv::MemcachedLimits().window.window_ns));
-  const raft::MemberChange fourth = {.kind = raft::MemberChange::Kind::kAddLearner,
-                                     .node = raft::NodeId(4),
-                                     .address = FreeAddress().ToString()};
+  const raft::MemberChange fourth = {
+      .kind = raft::MemberChange::Kind::kAddLearner, .node = raft::NodeId(4), .address = FreeAddress().ToString()};
   EXPECT_TRUE(Change({fourth}));
   EXPECT_TRUE(Eventually([&] {
     // A leader that loses its office may lose the change, too. A member that is added already is refused.
     const uint64_t leader = Leader();
     if (leader != 0) nodes_[leader - 1]->node->ChangeMembers({fourth}).status().IgnoreError();
     for (uint64_t id = 1; id <= 3; ++id) {
-      if (StatusOf(id).memcached->rate_per_s() != MemcachedRateMax(4, kv::MemcachedLimits().window.window_ns)) return false;
+      if (StatusOf(id).memcached->rate_per_s() != MemcachedRateMax(4, kv::MemcachedLimits().window.window_ns))
+        return false;
     }
     return true;
   }));
@@ -179,7 +180,8 @@ TEST_P(MemcachedNodeTest, CopiesOfOneRequestAreDoneOnceAndAnsweredAlike) {
         << "from the table, wherever it is asked for";
   }
   EXPECT_EQ(client_.Ask(follower(), "get n\r\n"), "VALUE n 0 2\r\n21\r\nEND\r\n");
-  EXPECT_EQ(client_.Exchange(leader(), "incr n 2\r\n", id), "23\r\n") << "the same id with other bytes is another request";
+  EXPECT_EQ(client_.Exchange(leader(), "incr n 2\r\n", id), "23\r\n")
+      << "the same id with other bytes is another request";
 }
 
 TEST_P(MemcachedNodeTest, AnIdThatStoodForAnotherRequestMeanwhileIsANewOne) {
@@ -272,7 +274,8 @@ TEST_P(MemcachedNodeTest, AMegabyteReachesAClientWithADefaultBuffer) {
   size_t bytes = 0;
   for (int key = 0; key < 32; ++key) {
     const std::string name = "k" + std::to_string(key);
-    EXPECT_EQ(client_.Ask(leader(), "set " + name + " 0 0 32000\r\n" + std::string(32'000, 'v') + "\r\n"), "STORED\r\n");
+    EXPECT_EQ(client_.Ask(leader(), "set " + name + " 0 0 32000\r\n" + std::string(32'000, 'v') + "\r\n"),
+              "STORED\r\n");
     get += " " + name;
     bytes += 32'000;
   }

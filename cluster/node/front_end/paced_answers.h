@@ -25,8 +25,8 @@ namespace hedgerow::node {
 
 class PacedAnswers {
  public:
-  // Of 1,400 bytes, with what the kernel counts for each where a driver gives it a page: 48 * 4,352 < 212,992. An item of the
-  // largest value that one request can store (60 KiB) has 45.
+  // Of 1,400 bytes, with what the kernel counts for each where a driver gives it a page: 48 * 4,352 < 212,992. An item
+  // of the largest value that one request can store (60 KiB) has 45.
   static constexpr size_t kAtOnce = 48;
   // 11 MB/s: a client that does not read for 5 ms loses nothing even right after the first ones.
   static constexpr size_t kSlice = 8;

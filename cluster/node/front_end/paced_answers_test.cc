@@ -133,12 +133,13 @@ TEST_F(PacedAnswersTest, ATurnSendsABoundedNumberAndNoClientIsPassedOverTwice) {
   EXPECT_THAT(std::set<uint16_t>(left.begin(), left.end()), SizeIs(clients));
 }
 
-// The kernel's own buffer, and time that the test counts: each millisecond a slice leaves, and the client takes what is there, or
-// does not for 5 ms.
+// The kernel's own buffer, and time that the test counts: each millisecond a slice leaves, and the client takes what is
+// there, or does not for 5 ms.
 TEST(PacedAnswersSocketTest, AClientWithADefaultBufferThatReadsSlowlyGetsAMegabyte) {
   const int client = socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   ASSERT_GE(client, 0);
-  int buffer = 212'992;  // what net.core.rmem_default is where nobody has changed it; the kernel doubles what it is told
+  int buffer =
+      212'992;  // what net.core.rmem_default is where nobody has changed it; the kernel doubles what it is told
   buffer /= 2;
   ASSERT_EQ(setsockopt(client, SOL_SOCKET, SO_RCVBUF, &buffer, sizeof(buffer)), 0);
   sockaddr_in address{};

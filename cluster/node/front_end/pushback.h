@@ -4,8 +4,9 @@
 // should be; one that has too much to do becomes slower by every copy that its queue gets, and so do the others
 // it would be sent to, since they ask this one or are asked by it. So with a queue that is a quarter full a
 // node asks for hedges no sooner than the queue takes at the present rate (Little's law), and with half of it
-// full for none. A node that works most of the time asks for no copies at once, by the shortest wait that there is. Pure; used by the node's loop for each answer to a client. What is said is forgotten after a
-// second (docs/WIRE_FORMAT.md), so nothing has to be taken back.
+// full for none. A node that works most of the time asks for no copies at once, by the shortest wait that there is.
+// Pure; used by the node's loop for each answer to a client. What is said is forgotten after a second
+// (docs/WIRE_FORMAT.md), so nothing has to be taken back.
 
 #pragma once
 
@@ -21,8 +22,8 @@ class Pushback {
  public:
   explicit Pushback(size_t waiting_max) : waiting_max_(waiting_max) {}
 
-  // For an answer that is sent now, while `waiting` requests wait for theirs and the loop works for this share of its time:
-  // wire::HkvAnswer::pushback.
+  // For an answer that is sent now, while `waiting` requests wait for theirs and the loop works for this share of its
+  // time: wire::HkvAnswer::pushback.
   uint32_t ForAnswer(uint64_t now_ns, size_t waiting, double busy_share = 0) {
     if (now_ns - since_ns_ >= kWindow_ns) {
       // After a rest the rate of before says nothing.
@@ -46,8 +47,7 @@ class Pushback {
 
   // Of the present window, which is taken to be no shorter than a millisecond.
   double Rate(uint64_t now_ns) const {
-    return 1e9 * static_cast<double>(answers_) /
-           static_cast<double>(std::max<uint64_t>(now_ns - since_ns_, 1'000'000));
+    return 1e9 * static_cast<double>(answers_) / static_cast<double>(std::max<uint64_t>(now_ns - since_ns_, 1'000'000));
   }
 
   size_t waiting_max_;

@@ -18,7 +18,8 @@ Words WordsOf(RefusedLately::Why why) {
   using Why = RefusedLately::Why;
   switch (why) {
     case Why::kNotListed:
-      return {"datagrams were dropped, because the client's address is in none of the networks of", "add it there if it is a client of yours"};
+      return {"datagrams were dropped, because the client's address is in none of the networks of",
+              "add it there if it is a client of yours"};
     case Why::kOpens:
       return {"OPENs were dropped, because an address or its network sent more than `sources.open_rate`",
               "many clients behind one address (NAT, a proxy) need a higher one"};
@@ -49,23 +50,20 @@ void RefusedLately::Note(Why why, const NetAddress& from, uint64_t now_ns) {
 
 void RefusedLately::Note(wire::HkvDenial why, const NetAddress& from, uint64_t now_ns) {
   switch (why) {
-    case wire::HkvDenial::kAnonymous:
-      return Note(Why::kAnonymous, from, now_ns);
-    case wire::HkvDenial::kUnproven:
-      return Note(Why::kUnproven, from, now_ns);
-    case wire::HkvDenial::kClock:
-      return Note(Why::kClock, from, now_ns);
+    case wire::HkvDenial::kAnonymous: return Note(Why::kAnonymous, from, now_ns);
+    case wire::HkvDenial::kUnproven: return Note(Why::kUnproven, from, now_ns);
+    case wire::HkvDenial::kClock: return Note(Why::kClock, from, now_ns);
     case wire::HkvDenial::kRead:
-    case wire::HkvDenial::kWrite:
-      return;  // the client is told which right it lacks
+    case wire::HkvDenial::kWrite: return;  // the client is told which right it lacks
   }
 }
 
 std::string RefusedLately::Sentence(Why why, const Refused& refused, uint64_t now_ns) const {
   const Words words = WordsOf(why);
-  return absl::StrCat(refused.count, " ", words.what, why == Why::kNotListed ? absl::StrCat(" `", clients_key_, "`") : "", " (since ",
-                      config::AgeText(static_cast<int64_t>(now_ns - std::min(now_ns, refused.since_ns))), ", the last of ", refused.last.ToString(), "): ",
-                      words.advice);
+  return absl::StrCat(refused.count, " ", words.what,
+                      why == Why::kNotListed ? absl::StrCat(" `", clients_key_, "`") : "", " (since ",
+                      config::AgeText(static_cast<int64_t>(now_ns - std::min(now_ns, refused.since_ns))),
+                      ", the last of ", refused.last.ToString(), "): ", words.advice);
 }
 
 void RefusedLately::Report(uint64_t now_ns, std::vector<std::string>& notes, std::vector<std::string>& problems) const {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which clients a front end has refused in the last minute, and why, in words for an operator: what is dropped in silence looks
-// to a client like a node that is down. The counters have the numbers since the start. On the loop's thread.
+// Which clients a front end has refused in the last minute, and why, in words for an operator: what is dropped in
+// silence looks to a client like a node that is down. The counters have the numbers since the start. On the loop's
+// thread.
 
 #pragma once
 

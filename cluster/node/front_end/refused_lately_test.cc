@@ -37,8 +37,8 @@ TEST_F(RefusedLatelyTest, SaysHowManyAndOfWhomAndWhatToDo) {
   refused_.Note(Why::kNotListed, second_, 103 * kSecond_ns);
   refused_.Note(Why::kOpens, first_, 104 * kSecond_ns);
   Report(105 * kSecond_ns);
-  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("2 datagrams were dropped"), HasSubstr("`memcached.clients`"), HasSubstr("since 5s"),
-                                        HasSubstr("the last of 10.0.0.8:5000")),
+  EXPECT_THAT(notes_, ElementsAre(AllOf(HasSubstr("2 datagrams were dropped"), HasSubstr("`memcached.clients`"),
+                                        HasSubstr("since 5s"), HasSubstr("the last of 10.0.0.8:5000")),
                                   AllOf(HasSubstr("1 OPENs were dropped"), HasSubstr("`sources.open_rate`"))));
   EXPECT_THAT(problems_, IsEmpty());
 }

@@ -33,12 +33,14 @@ size_t RequestFor_bytes(const NetAddress& client, size_t answer_payload_bytes) {
 }
 
 bool IsServerPort(uint16_t port) {
-  constexpr uint16_t kOthers[] = {1434, 1645, 1646, 1701, 1812, 1813, 1900, 3478, 4500, 4801, 4802, 4803, 5060, 5353, 5683, 11211};
+  constexpr uint16_t kOthers[] = {1434, 1645, 1646, 1701, 1812, 1813, 1900, 3478,
+                                  4500, 4801, 4802, 4803, 5060, 5353, 5683, 11211};
   return port < 1024 || std::find(std::begin(kOthers), std::end(kOthers), port) != std::end(kOthers);
 }
 
 bool SourceLimits::IsTrusted(const Datagram& datagram) const {
-  // The kernel drops what comes from outside with an address of this host (Documentation/networking/ip-sysctl, martians).
+  // The kernel drops what comes from outside with an address of this host (Documentation/networking/ip-sysctl,
+  // martians).
   return IsLoopback(datagram.from) || (!datagram.to.is_unspecified() && datagram.from.bytes == datagram.to.bytes) ||
          config_.trusted.Contains(datagram.from.bytes);
 }
@@ -58,20 +60,23 @@ bool SourceLimits::MaySend(const NetAddress& to, size_t payload_bytes, size_t ro
 
 bool SourceLimits::MayOpen(const Datagram& datagram) {
   if (IsLoopback(datagram.from)) return true;
-  if (TakeOfBoth(Kind::kOpensOfAddress, Kind::kOpensOfPrefix, datagram.from, kSecond_ns / config_.opens_per_s)) return true;
+  if (TakeOfBoth(Kind::kOpensOfAddress, Kind::kOpensOfPrefix, datagram.from, kSecond_ns / config_.opens_per_s))
+    return true;
   ++counters_.opens_over;
   return false;
 }
 
 bool SourceLimits::MayWriteWithoutSession(const Datagram& datagram) {
-  if (window_cost_ns_ == 0 || TakeOfBoth(Kind::kWritesOfAddress, Kind::kWritesOfPrefix, datagram.from, window_cost_ns_)) return true;
+  if (window_cost_ns_ == 0 || TakeOfBoth(Kind::kWritesOfAddress, Kind::kWritesOfPrefix, datagram.from, window_cost_ns_))
+    return true;
   ++counters_.window_over;
   return false;
 }
 
 // The address first: one that floods takes nothing of its prefix's.
 bool SourceLimits::TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t cost_ns) {
-  return Take(Of(address, from), cost_ns, kOpensBurst_ns) && Take(Of(prefix, from), cost_ns / kAddressesOfPrefix, kOpensBurst_ns);
+  return Take(Of(address, from), cost_ns, kOpensBurst_ns) &&
+         Take(Of(prefix, from), cost_ns / kAddressesOfPrefix, kOpensBurst_ns);
 }
 
 SourceLimits::Source SourceLimits::Of(Kind kind, const NetAddress& address) {
@@ -87,7 +92,8 @@ bool SourceLimits::Take(const Source& source, uint64_t cost_ns, uint64_t burst_n
   Forget();
   auto known = paid_until_ns_.find(source);
   if (known == paid_until_ns_.end() && paid_until_ns_.size() >= kSourcesMax) {
-    // Those that find no place share one, so a flood from many addresses takes theirs and not that of those that are known.
+    // Those that find no place share one, so a flood from many addresses takes theirs and not that of those that are
+    // known.
     ++counters_.table_full;
     const Source rest{.kind = Kind::kRest, .bits = {static_cast<uint64_t>(source.kind), 0}};
     known = paid_until_ns_.find(rest);
@@ -102,8 +108,8 @@ bool SourceLimits::Take(const Source& source, uint64_t cost_ns, uint64_t burst_n
   return true;
 }
 
-// Two for each that comes: the queue is gone through before it can double. One that has used less than it may is like one that
-// was never seen.
+// Two for each that comes: the queue is gone through before it can double. One that has used less than it may is like
+// one that was never seen.
 void SourceLimits::Forget() {
   for (int i = 0; i < 2 && !order_.empty(); ++i) {
     const Source oldest = order_.front();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an address may make this node do before it has proved anything (ADR 40). Any host can write a victim's address into a
-// datagram, so an answer is never much longer than its request, the bytes that leave for one prefix are bounded, and so are the
-// sessions that one address opens. Networks that the operator calls trusted may have answers of any length: there a source
-// address cannot be forged. Of both front ends; on the loop's thread.
+// What an address may make this node do before it has proved anything (ADR 40). Any host can write a victim's address
+// into a datagram, so an answer is never much longer than its request, the bytes that leave for one prefix are bounded,
+// and so are the sessions that one address opens. Networks that the operator calls trusted may have answers of any
+// length: there a source address cannot be forged. Of both front ends; on the loop's thread.
 
 #pragma once
 
@@ -30,19 +30,22 @@ constexpr size_t kSourcesMax = 65'536;
 class SourceLimits {
  public:
   struct Counters {
-    uint64_t bytes_over = 0;    // answers that passed a prefix's rate: dropped in silence
-    uint64_t opens_over = 0;    // OPENs that passed an address's or its prefix's: the same
-    uint64_t window_over = 0;   // writes without a session that passed an address's or its prefix's part of the window
-    uint64_t table_full = 0;    // decisions on a source that had no place of its own, and shared one with others
+    uint64_t bytes_over = 0;   // answers that passed a prefix's rate: dropped in silence
+    uint64_t opens_over = 0;   // OPENs that passed an address's or its prefix's: the same
+    uint64_t window_over = 0;  // writes without a session that passed an address's or its prefix's part of the window
+    uint64_t table_full = 0;   // decisions on a source that had no place of its own, and shared one with others
   };
 
   explicit SourceLimits(SourcesConfig config) : config_(std::move(config)) {}
 
   void TurnBegins(uint64_t now_ns) { now_ns_ = now_ns; }
-  // Of the writes without a session that the cluster remembers: the first half is there for all alike. In the second each member
-  // lets an address have a sixteenth of its part, so that one client that fills the window leaves others theirs.
+  // Of the writes without a session that the cluster remembers: the first half is there for all alike. In the second
+  // each member lets an address have a sixteenth of its part, so that one client that fills the window leaves others
+  // theirs.
   void FollowWindow(size_t known, const kv::WindowLimits& window, size_t members) {
-    window_cost_ns_ = 2 * known < window.requests_max ? 0 : window.window_ns / std::max<uint64_t>(1, window.requests_max / (32 * members));
+    window_cost_ns_ = 2 * known < window.requests_max
+                          ? 0
+                          : window.window_ns / std::max<uint64_t>(1, window.requests_max / (32 * members));
   }
 
   // Loopback, this host itself, and the networks of `sources.trusted`.
@@ -58,7 +61,14 @@ class SourceLimits {
 
  private:
   // The address or prefix, zeros behind it; and what is counted.
-  enum class Kind : uint64_t { kBytesOfPrefix, kOpensOfPrefix, kWritesOfPrefix, kOpensOfAddress, kWritesOfAddress, kRest };
+  enum class Kind : uint64_t {
+    kBytesOfPrefix,
+    kOpensOfPrefix,
+    kWritesOfPrefix,
+    kOpensOfAddress,
+    kWritesOfAddress,
+    kRest
+  };
   struct Source {
     Kind kind;
     std::array<uint64_t, 2> bits;
@@ -93,8 +103,8 @@ size_t OnTheWire_bytes(const NetAddress& client, size_t datagrams, size_t payloa
 // How long a request must be for an answer with one datagram of so much payload.
 size_t RequestFor_bytes(const NetAddress& client, size_t answer_payload_bytes);
 
-// Ports from which servers answer: an error to what came from one may be answered by another error, without end. RFC 862 to 868,
-// DNS and others below 1024, and the well-known ones above.
+// Ports from which servers answer: an error to what came from one may be answered by another error, without end. RFC
+// 862 to 868, DNS and others below 1024, and the well-known ones above.
 bool IsServerPort(uint16_t port);
 
 }  // namespace hedgerow::node

@@ -48,8 +48,8 @@ uint64_t LeastOnTheWayUp(const std::string& mount, std::string path, const std::
   }
 }
 
-// Lines of /proc/self/cgroup: "5:memory:/a/b" of version 1, "0::/a/b" of version 2. In a container the path may be the host's,
-// and then the mount itself is the container's group; its file is read last on the way up.
+// Lines of /proc/self/cgroup: "5:memory:/a/b" of version 1, "0::/a/b" of version 2. In a container the path may be the
+// host's, and then the mount itself is the container's group; its file is read last on the way up.
 uint64_t CgroupMemory_bytes(const std::string& root) {
   std::ifstream file(root + "/proc/self/cgroup");
   uint64_t least = UINT64_MAX;
@@ -88,7 +88,8 @@ uint64_t SnapshotCopiesMax_bytes(uint64_t limit_bytes) { return std::max(limit_b
 
 uint64_t LimitFor_bytes(uint64_t available_bytes, uint64_t most_bytes) {
   const uint64_t left = available_bytes - std::min(available_bytes, kMemoryBeside_bytes);
-  return std::clamp(left / kMemoryPerLimit / kMebibyte * kMebibyte, kLimitMin_bytes, std::max(most_bytes, kLimitMin_bytes));
+  return std::clamp(left / kMemoryPerLimit / kMebibyte * kMebibyte, kLimitMin_bytes,
+                    std::max(most_bytes, kLimitMin_bytes));
 }
 
 uint64_t LogMax_bytes(uint64_t available_bytes) { return std::max(available_bytes / 16, 8 * kMebibyte); }

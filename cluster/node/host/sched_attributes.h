@@ -29,8 +29,6 @@ static_assert(sizeof(SchedAttributes) == 48);
 inline bool GetSched(SchedAttributes& attributes) {
   return syscall(SYS_sched_getattr, 0, &attributes, sizeof(attributes), 0) == 0;
 }
-inline bool SetSched(const SchedAttributes& attributes) {
-  return syscall(SYS_sched_setattr, 0, &attributes, 0) == 0;
-}
+inline bool SetSched(const SchedAttributes& attributes) { return syscall(SYS_sched_setattr, 0, &attributes, 0) == 0; }
 
 }  // namespace hedgerow::node

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Random numbers of the kernel's generator (getrandom(2)), a page of them at a time. A client sees the numbers that name its
-// sessions (kv::SessionName) and may ask for many: a generator such as mt19937 could be computed on from those. On the
-// loop's thread.
+// Random numbers of the kernel's generator (getrandom(2)), a page of them at a time. A client sees the numbers that
+// name its sessions (kv::SessionName) and may ask for many: a generator such as mt19937 could be computed on from
+// those. On the loop's thread.
 
 #pragma once
 

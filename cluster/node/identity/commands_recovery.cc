@@ -56,8 +56,8 @@ absl::StatusOr<NodeConfig> ConfigOf(const Call& call) {
 absl::Status CheckStopped(const NodeConfig& config) {
   const auto client = AdminClient::Connect(config.admin_socket);
   if (!client.ok() || !(*client)->GetStatus().ok()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat("a node answers on ", config.admin_socket,
-                                                    ": stop it first (systemctl stop hedgerow-node)"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("a node answers on ", config.admin_socket, ": stop it first (systemctl stop hedgerow-node)"));
 }
 
 // systemd gives the folder to the node's user only where it is not that user's already.
@@ -133,15 +133,12 @@ std::string RestoreText(const v1::RestoreReport& report, const NodeConfig& confi
   std::string text = absl::StrFormat(
       "node %d of the recovered cluster %d goes on after entry %d, with %d keys and %d sessions, in cluster "
       "epoch %d\n",
-      report.node(), config.cluster_id, report.index(), report.keys(), report.sessions(),
-      report.cluster_epoch());
+      report.node(), config.cluster_id, report.index(), report.keys(), report.sessions(), report.cluster_epoch());
   if (config.members.size() > 1) {
     absl::StrAppend(&text, "Its members are ", absl::StrJoin(VotersOf(ConfigurationOf(config)), ", "),
-                    ". Restore the same file (", path,
-                    ") on every other one before the first of them starts.\n");
+                    ". Restore the same file (", path, ") on every other one before the first of them starts.\n");
   }
-  absl::StrAppend(&text, "Proxies believe it once their services' cluster.epoch is ", report.cluster_epoch(),
-                  ".\n");
+  absl::StrAppend(&text, "Proxies believe it once their services' cluster.epoch is ", report.cluster_epoch(), ".\n");
   return text;
 }
 
@@ -163,9 +160,8 @@ v1::RecoverReport ReportOf(const NodeConfig& config, const RecoverySeed& seed) {
 std::string MembersText(const NodeConfig& config, const RecoverySeed& seed) {
   const std::vector<uint64_t> by_log = VotersOf(MembersOf(seed.log.raft, config));
   const std::vector<uint64_t> by_file = VotersOf(ConfigurationOf(config));
-  std::string text =
-      absl::StrCat("  the members of the recovered cluster are those of the configuration file: ",
-                   absl::StrJoin(by_file, ", "), "\n");
+  std::string text = absl::StrCat("  the members of the recovered cluster are those of the configuration file: ",
+                                  absl::StrJoin(by_file, ", "), "\n");
   if (by_log != by_file) {
     absl::StrAppend(&text, "  IN DOUBT: by its log the voters were ", absl::StrJoin(by_log, ", "),
                     ". Say in the file who is to begin, with all addresses, the same on all of them\n");
@@ -181,17 +177,16 @@ std::string RecoverText(const v1::RecoverReport& report, const NodeConfig& confi
       report.last_index(), report.keys(), report.sessions());
   for (const std::string& doubt : report.doubts()) absl::StrAppend(&text, "  IN DOUBT: ", doubt, "\n");
   absl::StrAppend(&text, MembersText(config, seed));
-  absl::StrAppend(
-      &text,
-      "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
-      "and does for good\n"
-      "what this log holds and was never acknowledged. If another member has a folder left, run this "
-      "there as well. Take\n"
-      "the one of the highest epoch (the folder of a lower one is from before the last recovery, "
-      "however long its log is),\n"
-      "of these the highest term, and of these the highest entry; once, on that member alone. Do not "
-      "do it while a\n"
-      "majority can still be started: then nothing is lost.\n");
+  absl::StrAppend(&text,
+                  "A cluster that begins with this LOSES every acknowledged write that this log does not hold, "
+                  "and does for good\n"
+                  "what this log holds and was never acknowledged. If another member has a folder left, run this "
+                  "there as well. Take\n"
+                  "the one of the highest epoch (the folder of a lower one is from before the last recovery, "
+                  "however long its log is),\n"
+                  "of these the highest term, and of these the highest entry; once, on that member alone. Do not "
+                  "do it while a\n"
+                  "majority can still be started: then nothing is lost.\n");
   return text;
 }
 
@@ -211,13 +206,13 @@ int RunRestore(const Call& call) {
   uint64_t epoch = 0;
   if (call.arguments.words.size() > 1 || path.empty() || !call.arguments.Has("config"))
     return call.UsageError("restore wants --config FILE and --from BACKUP");
-  if (call.arguments.Has("epoch") && (!absl::SimpleAtoi(call.arguments.Get("epoch"), &epoch) || epoch == 0 || epoch > kEpochMax))
+  if (call.arguments.Has("epoch") &&
+      (!absl::SimpleAtoi(call.arguments.Get("epoch"), &epoch) || epoch == 0 || epoch > kEpochMax))
     return call.UsageError(
         absl::StrCat("--epoch: got \"", call.arguments.Get("epoch"), "\", expected a number from 1 to ", kEpochMax));
   const absl::StatusOr<NodeConfig> config = ConfigOf(call);
   if (!config.ok()) return call.Fail(config.status());
-  const absl::StatusOr<v1::RestoreReport> report =
-      Restore(*config, path, epoch, call.arguments.Has("other-members"));
+  const absl::StatusOr<v1::RestoreReport> report = Restore(*config, path, epoch, call.arguments.Has("other-members"));
   if (!report.ok()) return call.Fail(report.status());
   return call.Print(*report, RestoreText(*report, *config, path));
 }
@@ -254,13 +249,13 @@ int RunRecover(const Call& call, std::istream& in) {
   if (!header.ok()) return call.Fail(header.status());
   report.set_file(path);
   report.set_begins_epoch(header->begins.epoch);
-  return call.Print(
-      report, absl::StrFormat("%s begins cluster epoch %d. On every member: move the old data_dir away, and\n"
-                              "  hedgerow-node restore --config FILE --from %s\n"
-                              "before the first of them starts. Use this file alone: another one, made on "
-                              "another member or by another\n"
-                              "run of this, begins another cluster, and they do not hear each other.\n",
-                              path, report.begins_epoch(), path));
+  return call.Print(report,
+                    absl::StrFormat("%s begins cluster epoch %d. On every member: move the old data_dir away, and\n"
+                                    "  hedgerow-node restore --config FILE --from %s\n"
+                                    "before the first of them starts. Use this file alone: another one, made on "
+                                    "another member or by another\n"
+                                    "run of this, begins another cluster, and they do not hear each other.\n",
+                                    path, report.begins_epoch(), path));
 }
 
 operate::Program WithRecovery(operate::Program program) {

@@ -19,11 +19,10 @@ namespace {
 constexpr absl::Duration kRetry = absl::Seconds(1);
 
 absl::Status Lost(const std::string& folder, absl::string_view why) {
-  return storage::AsLost(absl::FailedPreconditionError(
-      absl::StrCat("the log in ", folder, " is not the one that this member had: ", why,
-                   ", so what this node voted for and acknowledged is forgotten, and it must not go on under its id. ",
-                   "If the folder of before is there still, stop the node and put it back. Otherwise ",
-                   storage::kLetItComeBack)));
+  return storage::AsLost(absl::FailedPreconditionError(absl::StrCat(
+      "the log in ", folder, " is not the one that this member had: ", why,
+      ", so what this node voted for and acknowledged is forgotten, and it must not go on under its id. ",
+      "If the folder of before is there still, stop the node and put it back. Otherwise ", storage::kLetItComeBack)));
 }
 
 // What an operator keeps beside it (a socket, a configuration file, backups) is no log.
@@ -41,8 +40,7 @@ absl::Status CheckNoLog(const std::string& folder) {
         "(`hedgerow cluster backup` there, `hedgerow-node restore` in an empty folder). Otherwise move the folder away "
         "and let the node come back under an id that was never used (`hedgerow cluster members add`)"));
   }
-  if (error && error != std::errc::no_such_file_or_directory)
-    return storage::FromErrno(folder, "read", error.value());
+  if (error && error != std::errc::no_such_file_or_directory) return storage::FromErrno(folder, "read", error.value());
   return absl::OkStatus();
 }
 
@@ -67,9 +65,10 @@ absl::StatusOr<storage::Identity> ReadOrCreate(const NodeConfig& config) {
 absl::Status CheckKnown(const std::string& folder, const storage::Identity& identity) {
   if (!identity.unknown_to.has_value()) return absl::OkStatus();
   if (!identity.unknown_to->IsSet()) {
-    return Lost(folder,
-                "this host remembers a later start of the node on it. Somebody has put back an older copy of the folder "
-                "(a snapshot of its volume, a backup)");
+    return Lost(
+        folder,
+        "this host remembers a later start of the node on it. Somebody has put back an older copy of the folder "
+        "(a snapshot of its volume, a backup)");
   }
   return Lost(folder, absl::StrCat("node ", identity.unknown_to->value(),
                                    " has recorded another, or a later state of it. Somebody has emptied the folder or "
@@ -103,9 +102,10 @@ IdentityKeeper::~IdentityKeeper() {
 
 absl::Status IdentityKeeper::CountStart(uint64_t copy_id, const std::string& admin_socket) {
   if (wanted_.copy_id != 0 && wanted_.copy_id != copy_id) {
-    return Lost(folder_, absl::StrFormat("`%s` says that it is copy %016x, and it is copy %016x: somebody has removed it, "
-                                         "or put another one in its place",
-                                         storage::kIdentityFile, wanted_.copy_id, copy_id));
+    return Lost(folder_,
+                absl::StrFormat("`%s` says that it is copy %016x, and it is copy %016x: somebody has removed it, "
+                                "or put another one in its place",
+                                storage::kIdentityFile, wanted_.copy_id, copy_id));
   }
   const HostMemory host(admin_socket, folder_, copy_id);
   if (wanted_.starts < host.starts()) return MarkUnknown(raft::NodeId());

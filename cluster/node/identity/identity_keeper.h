@@ -2,8 +2,9 @@
 //
 // The node's identity file while the node runs (storage/identity.h): what it says is read here, and every change of it
 // is written here. What the loop changes (which copies of the log the other members have) is written on a thread of its
-// own, because a sync may wait for the disk; until it is durable it does not count. What changes at a start or an end is
-// written at once. Used by Node, Peers and Offloads, on the loop's thread; docs/SAFETY.md argues for what it records.
+// own, because a sync may wait for the disk; until it is durable it does not count. What changes at a start or an end
+// is written at once. Used by Node, Peers and Offloads, on the loop's thread; docs/SAFETY.md argues for what it
+// records.
 
 #pragma once
 
@@ -44,9 +45,9 @@ class IdentityKeeper final : public CopyRegister {
   uint64_t log_uuid() const { return wanted_.log_uuid; }
   uint64_t starts() const override { return wanted_.starts; }
 
-  // The log is open, and this is its copy's id: a copy that was never opened gets its name, and its first start. LOST: it
-  // is not the one that the folder had. Then counts this start, in the folder and on the host (host_memory.h); LOST: the
-  // host remembers a later one. To be called before anything is promised.
+  // The log is open, and this is its copy's id: a copy that was never opened gets its name, and its first start. LOST:
+  // it is not the one that the folder had. Then counts this start, in the folder and on the host (host_memory.h); LOST:
+  // the host remembers a later one. To be called before anything is promised.
   absl::Status CountStart(uint64_t copy_id, const std::string& admin_socket);
   // Another member does not believe this copy, or not in this state. From now on the node is LOST, at every start.
   // Returns the error to end with.

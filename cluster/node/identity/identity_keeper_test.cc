@@ -176,11 +176,11 @@ TEST_F(IdentityKeeperTest, WhatStopsInOrderHoldsNothingInTheKernel) {
 }
 
 TEST_F(IdentityKeeperTest, ARestoredFolderIsOneUntilItsFirstStart) {
-  ASSERT_EQ(storage::WriteIdentity(folder_, {.cluster_id = 7,
-                                             .node = NodeId(1),
-                                             .configured = NodeId(1),
-                                             .phase = storage::Identity::Phase::kRestored}),
-            absl::OkStatus());
+  ASSERT_EQ(
+      storage::WriteIdentity(
+          folder_,
+          {.cluster_id = 7, .node = NodeId(1), .configured = NodeId(1), .phase = storage::Identity::Phase::kRestored}),
+      absl::OkStatus());
   EXPECT_TRUE(OpenOrDie()->JustRestored());
   ASSERT_EQ(OpenOrDie()->SetStarted(), absl::OkStatus());
   EXPECT_FALSE(OpenOrDie()->JustRestored());

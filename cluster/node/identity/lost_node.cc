@@ -77,7 +77,8 @@ LostNode::LostNode(NodeConfig config, std::string why, storage::LoadProgress* pr
 LostNode::LostNode(NodeConfig config, std::string why, Left left)
     : config_([&config, &left] {
         // As Node::Create makes it of the log.
-        config.cluster_keys = wire::DeriveClusterKeys(config.cluster_keys, left.generation.epoch, left.generation.nonce);
+        config.cluster_keys =
+            wire::DeriveClusterKeys(config.cluster_keys, left.generation.epoch, left.generation.nonce);
         config.cluster_epoch = left.generation.epoch;
         config.recovery_nonce = left.generation.nonce;
         return std::move(config);
@@ -191,8 +192,7 @@ void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
   if (!opened.ok()) return;
   if (const auto* ack = std::get_if<wire::HelloAck>(&opened.body)) {
     const bool fresh = candidate.nonce != 0 && ack->nonce == candidate.nonce;
-    if (fresh)
-      rejoin_ = {.as = as, .generation = {.epoch = config_.cluster_epoch, .nonce = config_.recovery_nonce}};
+    if (fresh) rejoin_ = {.as = as, .generation = {.epoch = config_.cluster_epoch, .nonce = config_.recovery_nonce}};
     return;
   }
   if (!std::holds_alternative<wire::Hello>(opened.body) || now_ns < candidate.asked_ns + kAskAgain_ns) return;

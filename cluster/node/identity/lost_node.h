@@ -34,8 +34,8 @@ namespace hedgerow::node {
 
 class LostNode final : public NodeControl {
  public:
-  // `why`: what Node::Create said (storage::IsLost). Reads what is left of its log first, and says to `progress` how far
-  // it is. Without its peer socket it cannot report itself, and says so.
+  // `why`: what Node::Create said (storage::IsLost). Reads what is left of its log first, and says to `progress` how
+  // far it is. Without its peer socket it cannot report itself, and says so.
   LostNode(NodeConfig config, std::string why, storage::LoadProgress* progress = nullptr);
 
   // Until RequestStop, or until it knows the id under which it comes back.

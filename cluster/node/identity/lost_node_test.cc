@@ -72,8 +72,7 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
   std::filesystem::rename(ConfigOf(victim).data_dir + ".before", ConfigOf(victim).data_dir);
   Start(victim);
   EXPECT_EQ(Increment(WaitForLeader(), session, 5), "5");
-  EXPECT_TRUE(Eventually([&] { return incarnation() != before; }))
-      << "with its own log it is a member as before";
+  EXPECT_TRUE(Eventually([&] { return incarnation() != before; })) << "with its own log it is a member as before";
 }
 
 // All of them at once have no log that anybody remembers.
@@ -125,8 +124,8 @@ class FolderThatWentBackTest : public NodeTest {
   std::string sockets_;
 };
 
-INSTANTIATE_TEST_SUITE_P(Durability, FolderThatWentBackTest,
-                         testing::Values(Durability::kDisk, Durability::kMemory), DurabilityOf);
+INSTANTIATE_TEST_SUITE_P(Durability, FolderThatWentBackTest, testing::Values(Durability::kDisk, Durability::kMemory),
+                         DurabilityOf);
 
 TEST_P(FolderThatWentBackTest, TheOthersRememberALaterStart) {
   const uint64_t leader = WaitForLeader();
@@ -317,10 +316,8 @@ TEST_P(LostNodeTest, TakesNoIdThatItsLogNames) {
   std::thread thread([&node] { node.Run(); });
   const std::unique_ptr<UdpSocket> socket = AnySocket();
   const auto asked_as = [&](uint64_t id) {
-    wire::PeerCodec greets({.cluster_id = 7,
-                            .keys = ConfigOf(lost).cluster_keys,
-                            .self = raft::NodeId(leader),
-                            .incarnation = 1000 + id});
+    wire::PeerCodec greets(
+        {.cluster_id = 7, .keys = ConfigOf(lost).cluster_keys, .self = raft::NodeId(leader), .incarnation = 1000 + id});
     for (int i = 0; i < 20; ++i) {
       socket->Send(members_[lost - 1].peer,
                    greets.Seal(raft::NodeId(id), wire::CopyIdTerm(5), wire::Hello{.nonce = 9}));

@@ -100,8 +100,7 @@ absl::StatusOr<storage::BackupHeader> WriteRecoveryBackup(const std::string& pat
                                      .made_s = static_cast<uint64_t>(time(nullptr))};
   absl::StatusOr<storage::SnapshotFileWriter> writer = storage::SnapshotFileWriter::CreateBehind(
       path, storage::EncodeBackupHeader(header),
-      {.cluster_id = config.cluster_id,
-       .snapshot = {.last = header.last, .configuration = ConfigurationOf(config)}});
+      {.cluster_id = config.cluster_id, .snapshot = {.last = header.last, .configuration = ConfigurationOf(config)}});
   if (!writer.ok()) return writer.status();
   absl::Status status = WriteState(*writer, *seed.state);
   if (status.ok()) status = storage::SyncParent(path);

@@ -87,8 +87,7 @@ class RecoveryTest : public NodeTest {
     return epochs;
   }
   // A file as an operator writes one; `ids` above 3 get an address now.
-  std::string WriteConfig(uint64_t self, const std::vector<uint64_t>& ids, bool join,
-                          const std::string& more = "") {
+  std::string WriteConfig(uint64_t self, const std::vector<uint64_t>& ids, bool join, const std::string& more = "") {
     std::string text =
         absl::StrCat("cluster_id: 7\ncluster_key: \"", std::string(32, '1'), "\"\nnode: ", self,
                      "\ndurability: ", std::string(Name(GetParam())), "\ndata_dir: ", Path(absl::StrCat(self)),
@@ -96,16 +95,14 @@ class RecoveryTest : public NodeTest {
                      join ? "join: on\n" : "", more, "members:\n");
     for (const uint64_t id : ids) {
       while (members_.size() < id) {
-        members_.push_back(
-            {.id = raft::NodeId(members_.size() + 1), .peer = FreeAddress(), .serve = FreeAddress()});
+        members_.push_back({.id = raft::NodeId(members_.size() + 1), .peer = FreeAddress(), .serve = FreeAddress()});
       }
       absl::StrAppend(&text, "  - {id: ", id, ", peer: \"", members_[id - 1].peer.ToString(), "\", serve: \"",
                       members_[id - 1].serve.ToString(), "\"}\n");
     }
     const std::string path = Path(absl::StrCat(self, ".yaml"));
     std::ofstream(path) << text;
-    std::filesystem::permissions(path,
-                                 std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+    std::filesystem::permissions(path, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
     return path;
   }
   struct Outcome {
@@ -214,9 +211,11 @@ TEST_P(RecoveryTest, AllBeginWithTheMembersOfTheFileUnlessTold) {
   EXPECT_THAT(refused.err, HasSubstr("the backup has 1, 2, 3, and the configuration file has 1, 2"));
   EXPECT_FALSE(std::filesystem::exists(Path("1")));
   // No proxy takes such an epoch, and no recovery could go beyond it.
-  const Outcome beyond = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members", "--epoch", "18446744073709551615"});
+  const Outcome beyond = Command(
+      {"restore", "--config", file, "--from", Path("backup"), "--other-members", "--epoch", "18446744073709551615"});
   EXPECT_EQ(beyond.exit_code, kExitUsage);
-  EXPECT_THAT(beyond.err, HasSubstr("--epoch: got \"18446744073709551615\", expected a number from 1 to 1000000000000000000"));
+  EXPECT_THAT(beyond.err,
+              HasSubstr("--epoch: got \"18446744073709551615\", expected a number from 1 to 1000000000000000000"));
   EXPECT_FALSE(std::filesystem::exists(Path("1")));
   const Outcome restored = Command({"restore", "--config", file, "--from", Path("backup"), "--other-members"});
   EXPECT_EQ(restored.exit_code, 0) << restored.err;
@@ -256,10 +255,8 @@ TEST_P(RecoveryTest, AnnouncementsCarryTheEpoch) {
 
 TEST_P(RecoveryTest, WhatANewerProgramSaysIsCountedAndChangesNothing) {
   const uint64_t leader = WaitForLeader();
-  wire::PeerCodec newer({.cluster_id = 7,
-                         .keys = ConfigOf(1).cluster_keys,
-                         .self = raft::NodeId(leader % 3 + 1),
-                         .incarnation = 5});
+  wire::PeerCodec newer(
+      {.cluster_id = 7, .keys = ConfigOf(1).cluster_keys, .self = raft::NodeId(leader % 3 + 1), .incarnation = 5});
   std::string datagram = newer.Seal(raft::NodeId(leader), raft::Term(1'000'000), wire::Hello{.nonce = 9});
   datagram[4] = static_cast<char>(datagram[4] + 1);  // the version
   const std::unique_ptr<UdpSocket> socket = AnySocket();
@@ -310,8 +307,7 @@ TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {
     const auto header = WriteRecoveryBackup(Path("beginning"), ConfigOf(leader), *seed);
     ASSERT_TRUE(header.ok()) << header.status();
     EXPECT_EQ(header->begins.epoch, 1u);
-    EXPECT_TRUE(
-        absl::IsAlreadyExists(WriteRecoveryBackup(Path("beginning"), ConfigOf(leader), *seed).status()));
+    EXPECT_TRUE(absl::IsAlreadyExists(WriteRecoveryBackup(Path("beginning"), ConfigOf(leader), *seed).status()));
   }
   for (uint64_t id = 1; id <= 3; ++id) {
     EXPECT_TRUE(absl::IsAlreadyExists(Restore(id, Path("beginning")))) << "not over a log";
@@ -337,8 +333,8 @@ TEST_P(RecoveryTest, TheNewAndTheFormerMembersAreNamed) {
   EXPECT_EQ(plan.exit_code, 0) << plan.err;
   EXPECT_THAT(plan.out, HasSubstr("those of the configuration file: 1, 2, 3\n"));
   const uint64_t other = 6 - leader - gone;
-  EXPECT_THAT(plan.out, HasSubstr(absl::StrCat("IN DOUBT: by its log the voters were ", std::min(leader, other),
-                                               ", ", std::max(leader, other))));
+  EXPECT_THAT(plan.out, HasSubstr(absl::StrCat("IN DOUBT: by its log the voters were ", std::min(leader, other), ", ",
+                                               std::max(leader, other))));
   const Outcome joins = Command({"recover", "--config", WriteConfig(leader, {leader}, /*join=*/true), "--out",
                                  Path("beginning"), "--accept-data-loss", "--yes"});
   EXPECT_NE(joins.exit_code, 0);

@@ -19,9 +19,7 @@ namespace {
 
 constexpr char kLostAs[] = "lost-as-";
 
-std::string In(const std::string& data_dir, const std::string& name) {
-  return absl::StrCat(data_dir, "/", name);
-}
+std::string In(const std::string& data_dir, const std::string& name) { return absl::StrCat(data_dir, "/", name); }
 
 std::string AsideOf(const std::string& data_dir, raft::NodeId was) {
   return In(data_dir, absl::StrCat(kLostAs, was.value()));
@@ -87,8 +85,7 @@ absl::Status FollowRejoin(NodeConfig& config) {
   const raft::NodeId as = identity.node;
   const raft::NodeId called = config.self;
   // The file may still name a former member with this id that was removed long ago.
-  std::erase_if(config.members,
-                [&](const MemberConfig& member) { return member.id == as && member.id != called; });
+  std::erase_if(config.members, [&](const MemberConfig& member) { return member.id == as && member.id != called; });
   for (MemberConfig& member : config.members) {
     if (member.id == called) member.id = as;
   }

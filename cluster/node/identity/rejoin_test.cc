@@ -56,8 +56,7 @@ class RejoinTest : public testing::Test {
   }
   std::vector<std::string> Names() const {
     std::vector<std::string> names;
-    for (const auto& entry : std::filesystem::directory_iterator(folder_))
-      names.push_back(entry.path().filename());
+    for (const auto& entry : std::filesystem::directory_iterator(folder_)) names.push_back(entry.path().filename());
     std::sort(names.begin(), names.end());
     return names;
   }
@@ -83,9 +82,8 @@ TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
   ASSERT_EQ(storage::CreateIdentity(folder_, lost), absl::OkStatus());
   Put("watermark", "mark");
   Put("segments/0000000000000001", "current");
-  ASSERT_EQ(
-      BeginRejoin(Config(), NodeId(2), {.as = NodeId(7), .generation = {.epoch = 3, .nonce = ~uint64_t{0}}}),
-      absl::OkStatus());
+  ASSERT_EQ(BeginRejoin(Config(), NodeId(2), {.as = NodeId(7), .generation = {.epoch = 3, .nonce = ~uint64_t{0}}}),
+            absl::OkStatus());
   EXPECT_THAT(Names(), testing::ElementsAre("identity", "lost-as-2"));
   EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
   EXPECT_EQ(Get("lost-as-2/segments/0000000000000001"), "current");

@@ -17,8 +17,8 @@ namespace {
 constexpr std::array<uint8_t, 12> kMapped = {0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff};
 
 absl::Status Malformed(std::string_view text, const char* why) {
-  return absl::InvalidArgumentError(absl::StrCat(
-      "\"", std::string(text), "\" ", why, "; expected an address such as 10.0.0.1:4801 or [fd00::1]:4801"));
+  return absl::InvalidArgumentError(absl::StrCat("\"", std::string(text), "\" ", why,
+                                                 "; expected an address such as 10.0.0.1:4801 or [fd00::1]:4801"));
 }
 
 }  // namespace

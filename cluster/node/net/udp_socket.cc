@@ -81,8 +81,7 @@ absl::Status SystemError(const char* what, const NetAddress& address) {
 }  // namespace
 
 struct UdpSocket::Buffers {
-  explicit Buffers(size_t datagram_max_bytes)
-      : datagram_bytes(datagram_max_bytes), bytes(kBatch * datagram_max_bytes) {
+  explicit Buffers(size_t datagram_max_bytes) : datagram_bytes(datagram_max_bytes), bytes(kBatch * datagram_max_bytes) {
     for (size_t i = 0; i < kBatch; ++i) Prepare(i);
   }
 
@@ -174,8 +173,7 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
     buffers.Prepare(i);
     uint64_t waited_ns = 0;
     NetAddress local;
-    for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr;
-         control = CMSG_NXTHDR(&header, control)) {
+    for (cmsghdr* control = CMSG_FIRSTHDR(&header); control != nullptr; control = CMSG_NXTHDR(&header, control)) {
       if (control->cmsg_level != SOL_SOCKET) {
         local = LocalAddressIn(*control);
         continue;
@@ -195,11 +193,11 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
       continue;
     }
     ++counters_.received;
-    received_.push_back({.from = NetAddress::FromSockaddr(buffers.addresses[i]),
-                         .to = local,
-                         .bytes = std::string_view(buffers.bytes.data() + i * buffers.datagram_bytes,
-                                                   buffers.messages[i].msg_len),
-                         .arrived_ns = waited_ns < now_ns ? now_ns - waited_ns : 0});
+    received_.push_back(
+        {.from = NetAddress::FromSockaddr(buffers.addresses[i]),
+         .to = local,
+         .bytes = std::string_view(buffers.bytes.data() + i * buffers.datagram_bytes, buffers.messages[i].msg_len),
+         .arrived_ns = waited_ns < now_ns ? now_ns - waited_ns : 0});
   }
   if (static_cast<size_t>(count) < kBatch) arrivals_.Emptied(took_ns);
   return received_;
@@ -235,8 +233,7 @@ void UdpSocket::Flush() {
     vectors[i] = {queued.bytes.data(), queued.bytes.size()};
     messages[i] = {};
     messages[i].msg_hdr.msg_name = &addresses[i];
-    messages[i].msg_hdr.msg_namelen =
-        ipv6_ ? queued.to.ToSockaddr6(addresses[i]) : queued.to.ToSockaddr(addresses[i]);
+    messages[i].msg_hdr.msg_namelen = ipv6_ ? queued.to.ToSockaddr6(addresses[i]) : queued.to.ToSockaddr(addresses[i]);
     messages[i].msg_hdr.msg_iov = &vectors[i];
     messages[i].msg_hdr.msg_iovlen = 1;
     char* const control = controls[i].data();

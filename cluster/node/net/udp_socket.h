@@ -21,10 +21,9 @@ namespace hedgerow::node {
 
 struct Datagram {
   NetAddress from;
-  NetAddress to;           // the local address that it was sent to; unspecified where the socket is bound to one
-  std::string_view bytes;  // valid until the next Receive
-  uint64_t arrived_ns =
-      0;  // CLOCK_MONOTONIC, from the kernel's time stamp: a node that stood still has old ones
+  NetAddress to;            // the local address that it was sent to; unspecified where the socket is bound to one
+  std::string_view bytes;   // valid until the next Receive
+  uint64_t arrived_ns = 0;  // CLOCK_MONOTONIC, from the kernel's time stamp: a node that stood still has old ones
 };
 
 // Where the peers' datagrams leave: a socket, or the simulator's network.

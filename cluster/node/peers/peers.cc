@@ -179,8 +179,7 @@ void Peers::Heard(PeerState& peer, const Datagram& datagram, bool answered) {
 
 // A whole message is judged like a datagram with these bytes that came with its last piece.
 void Peers::TakePiece(wire::Opened& opened, const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver) {
-  const wire::PeerPieces::Taken taken =
-      pieces_.Take(opened.header, std::get<wire::Piece>(std::move(opened.body)));
+  const wire::PeerPieces::Taken taken = pieces_.Take(opened.header, std::get<wire::Piece>(std::move(opened.body)));
   if (taken.reason != wire::DropReason::kNone) {
     ++counters_.drops[static_cast<size_t>(taken.reason)];
   } else if (!taken.message.empty()) {
@@ -193,8 +192,8 @@ void Peers::TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& re
     TakeForward(opened.header, *forward, arrived_ns, receiver);
   } else if (auto* answer = std::get_if<wire::ForwardAnswer>(&opened.body)) {
     kv::Answer result;
-    result.kind = answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult
-                                                                     : kv::Answer::Kind::kNotLeader;
+    result.kind =
+        answer->kind == wire::ForwardAnswer::Kind::kResult ? kv::Answer::Kind::kResult : kv::Answer::Kind::kNotLeader;
     result.result = std::move(answer->result);
     receiver.Receive(opened.header.from, answer->tag, result);
   } else if (const auto* resign = std::get_if<wire::Resign>(&opened.body)) {
@@ -241,9 +240,8 @@ void Peers::TakeResign(const wire::PeerHeader& header, const wire::Resign& resig
   if (resign.stalled) return receiver.Receive(raft::LeaderStalled{.leader = resign.leader, .term = header.term});
   const auto place = std::find(resign.successors.begin(), resign.successors.end(), self_);
   if (place == resign.successors.end()) return;
-  receiver.Receive(raft::LeaderResigns{.leader = resign.leader,
-                                       .term = header.term,
-                                       .rank = static_cast<uint32_t>(place - resign.successors.begin())});
+  receiver.Receive(raft::LeaderResigns{
+      .leader = resign.leader, .term = header.term, .rank = static_cast<uint32_t>(place - resign.successors.begin())});
 }
 
 // An unknown peer, or a member that has left, has a bit of its own beyond all masks.
@@ -334,11 +332,11 @@ void Peers::Send(const kv::Forward& forward) {
 }
 
 void Peers::Answer(raft::NodeId node, const kv::Answer& answer) {
-  SendTo(node, wire::ForwardAnswer{.tag = answer.reply_to.request,
-                                   .kind = answer.kind == kv::Answer::Kind::kResult
-                                               ? wire::ForwardAnswer::Kind::kResult
-                                               : wire::ForwardAnswer::Kind::kNotLeader,
-                                   .result = answer.result});
+  SendTo(node,
+         wire::ForwardAnswer{.tag = answer.reply_to.request,
+                             .kind = answer.kind == kv::Answer::Kind::kResult ? wire::ForwardAnswer::Kind::kResult
+                                                                              : wire::ForwardAnswer::Kind::kNotLeader,
+                             .result = answer.result});
 }
 
 void Peers::SendTo(raft::NodeId to, raft::Term term, const wire::PeerBody& body) {

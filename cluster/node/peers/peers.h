@@ -41,14 +41,15 @@ struct PeerState {
   // Where a datagram with the right tag came from that is not believed yet, if not from `address`. It may be a
   // recording, so all that happens is that the member is asked there, too. Port 0: none came.
   NetAddress seen_at{};
-  // Where a datagram with the right tag came from that `peer_clients` shuts out, and when (0: none did). It may be a recording.
+  // Where a datagram with the right tag came from that `peer_clients` shuts out, and when (0: none did). It may be a
+  // recording.
   NetAddress excluded_at{};
   uint64_t excluded_ns = 0;
   uint64_t heard_ns = 0;  // when the last believed datagram came; 0: never
   uint32_t slot = raft::Configuration::kNoSlot;
   uint64_t lost_ns = 0;  // when it last said that it has lost what it promised; 0: never
-  // When it last proved that it cannot be in one cluster with this node, and why, as what is said of it ("has `durability:
-  // memory`, and ..."); 0: never.
+  // When it last proved that it cannot be in one cluster with this node, and why, as what is said of it ("has
+  // `durability: memory`, and ..."); 0: never.
   uint64_t incompatible_ns = 0;
   std::string incompatible{};
   // What it can do, in the incarnation that is known, and which build it is.
@@ -64,7 +65,8 @@ struct PeerState {
   bool IsIncompatible(uint64_t now_ns) const {
     return incompatible_ns > heard_ns && now_ns < incompatible_ns + kLostTimeout_ns;
   }
-  // Since it was last heard, by this process or the kernel part. A recording that is sent again shuts out no member that is heard.
+  // Since it was last heard, by this process or the kernel part. A recording that is sent again shuts out no member
+  // that is heard.
   bool IsExcluded(uint64_t last_heard_ns, uint64_t now_ns) const {
     return excluded_ns > last_heard_ns + kHeardTimeout_ns && now_ns < excluded_ns + kLostTimeout_ns;
   }
@@ -105,7 +107,7 @@ class Peers {
   struct Counters {
     std::array<uint64_t, wire::kDropReasons> drops{};  // by DropReason
     uint64_t too_large = 0;                            // could not be sealed
-    uint64_t nowhere = 0;       // to a node whose address is not known, or no longer
+    uint64_t nowhere = 0;                              // to a node whose address is not known, or no longer
     uint64_t refused = 0;       // datagrams of former members, or of nodes that never were members
     uint64_t bad_commands = 0;  // a forwarded command that is none, or that its sender does not forward
     uint64_t broadcasts = 0;    // datagrams that the kernel copies to several peers
@@ -125,11 +127,12 @@ class Peers {
   // are no members by it are forgotten.
   void SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch, uint64_t now_ns);
 
-  // Where datagrams may come from: `members`, the addresses of the configuration file, beside those of SetMembers and where
-  // members have answered; and `listed`. Without a list a few a second of any other source are opened: a member that was started
-  // at another address makes itself known by them, and what has the wrong tag goes no further.
+  // Where datagrams may come from: `members`, the addresses of the configuration file, beside those of SetMembers and
+  // where members have answered; and `listed`. Without a list a few a second of any other source are opened: a member
+  // that was started at another address makes itself known by them, and what has the wrong tag goes no further.
   void SetSources(std::vector<NetAddress> members, std::optional<net::Networks> listed);
-  // The addresses of members, proven ones of unknown peers included, for the port of snapshots. They change with the version.
+  // The addresses of members, proven ones of unknown peers included, for the port of snapshots. They change with the
+  // version.
   std::vector<NetAddress> MemberAddresses() const;
   uint64_t addresses_version() const { return addresses_version_; }
   // The nodes whose datagrams are believed, unknown peers included, with their incarnations. They change with
@@ -157,8 +160,8 @@ class Peers {
     broadcast_reachable_ = reachable;
   }
 
-  // The member that has recorded another log of this node, whose folder was emptied then, or a later state of it: it must
-  // end, and is LOST. One member's word is enough, since no other may know (docs/SAFETY.md).
+  // The member that has recorded another log of this node, whose folder was emptied then, or a later state of it: it
+  // must end, and is LOST. One member's word is enough, since no other may know (docs/SAFETY.md).
   raft::NodeId refused_by() const { return refused_by_; }
   // Why a member is not heard: its copy cannot be recorded.
   const absl::Status& recorded() const { return recorded_; }
@@ -174,7 +177,8 @@ class Peers {
   void AskAgain();
   // Of the replicated log; from then on members with another one are not believed.
   void SetLogUuid(uint64_t log_uuid) { traits_.log_uuid = log_uuid; }
-  // What this node and all others can do, as bits (kv/features.h); a member whose incarnation is not known can do nothing.
+  // What this node and all others can do, as bits (kv/features.h); a member whose incarnation is not known can do
+  // nothing.
   uint32_t AgreedFeatures() const;
 
   void SetTerm(raft::Term term) { term_ = term; }  // what the transport's own datagrams say

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Peers, the part that decides which nodes are believed: members and what they announce in HELLO, which copy of the log each of
-// them has, nodes that this node's configuration does not name yet, and nodes that were removed. What they send is peers.cc's.
+// Peers, the part that decides which nodes are believed: members and what they announce in HELLO, which copy of the log
+// each of them has, nodes that this node's configuration does not name yet, and nodes that were removed. What they send
+// is peers.cc's.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -15,8 +16,7 @@
 
 namespace hedgerow::node {
 
-void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch,
-                       uint64_t now_ns) {
+void Peers::SetMembers(std::vector<PeerState> others, uint32_t epoch, uint32_t committed_epoch, uint64_t now_ns) {
   const std::vector<PeerState> before = std::exchange(others_, std::move(others));
   ++addresses_version_;
   epoch_ = epoch;
@@ -152,8 +152,7 @@ wire::DropReason Peers::Met(raft::NodeId id, uint64_t now_ns) {
     return wire::DropReason::kNone;
   }
   ++addresses_version_;
-  incarnations_.Forget(id, now_ns,
-                       pending ? wire::PeerIncarnations::kAskFloor_ns : wire::PeerIncarnations::kAskCap_ns);
+  incarnations_.Forget(id, now_ns, pending ? wire::PeerIncarnations::kAskFloor_ns : wire::PeerIncarnations::kAskCap_ns);
   return wire::DropReason::kIncarnationUnknown;
 }
 
@@ -162,8 +161,8 @@ bool Peers::IsOfAnotherCluster(const wire::PeerTraits& its) const {
 }
 
 // Whether a member can be in one cluster with this node; if not, `why` says what is said of it. An acknowledgement of a
-// node of the other durability mode promises something else. The log of another cluster that was set up under the same ids
-// and key is none of this one's copies.
+// node of the other durability mode promises something else. The log of another cluster that was set up under the same
+// ids and key is none of this one's copies.
 wire::DropReason Peers::Compare(const wire::PeerTraits& its, std::string& why) const {
   using Durability = wire::PeerTraits::Durability;
   const auto name = [](Durability durability) { return durability == Durability::kDisk ? "disk" : "memory"; };
@@ -186,10 +185,10 @@ wire::DropReason Peers::Compare(const wire::PeerTraits& its, std::string& why) c
       its.durability == traits_.durability) {
     return wire::DropReason::kNone;
   }
-  why = absl::StrCat("has `durability: ", name(its.durability), "`, and this node `durability: ",
-                     name(traits_.durability),
-                     "`: an acknowledgement must promise the same on all nodes. Stop the node whose file is wrong, correct "
-                     "the key there, and start it");
+  why = absl::StrCat(
+      "has `durability: ", name(its.durability), "`, and this node `durability: ", name(traits_.durability),
+      "`: an acknowledgement must promise the same on all nodes. Stop the node whose file is wrong, correct "
+      "the key there, and start it");
   return wire::DropReason::kOtherDurability;
 }
 
@@ -228,8 +227,7 @@ uint32_t Peers::AgreedFeatures() const {
 // The folder of a member was put back: it starts with less than it has promised. What it promised is of the
 // incarnation that is known, or of one before; what it said in the incarnation that now speaks is not compared,
 // since datagrams overtake each other.
-bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& started,
-                     const PeerReceiver& receiver) const {
+bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& started, const PeerReceiver& receiver) const {
   if (incarnations_.WentBack(header, started)) return true;
   const uint64_t incarnation = incarnations_.IncarnationOf(header.from);
   if (started.starts == 0 || incarnation == 0 || incarnation == header.from_incarnation) return false;
@@ -238,8 +236,8 @@ bool Peers::WentBack(const wire::PeerHeader& header, const wire::Started& starte
   return started.term < promised.term || (started.term == promised.term && started.last < promised.last);
 }
 
-// What such a member has on record is older than its last answer to this node, which did not call this node's log foreign. So its
-// word against this node counts for nothing.
+// What such a member has on record is older than its last answer to this node, which did not call this node's log
+// foreign. So its word against this node counts for nothing.
 bool Peers::KnownToHaveGoneBack(const wire::PeerHeader& header) {
   const PeerState* const peer = Find(header.from);
   return peer != nullptr && peer->went_back_incarnation == header.from_incarnation;
@@ -287,8 +285,8 @@ wire::DropReason Peers::TakeUnknownPeer(const wire::Opened& opened, const Datagr
   return asks ? wire::DropReason::kNone : wire::DropReason::kNoMember;
 }
 
-// It asked as a member, with its log: else it is a LOST node that looks for the member that it is to come back as. What is
-// not committed here may be gone back from, and then it is one.
+// It asked as a member, with its log: else it is a LOST node that looks for the member that it is to come back as. What
+// is not committed here may be gone back from, and then it is one.
 void Peers::NotifyRemoved(const wire::Opened& opened, const Datagram& datagram, uint64_t now_ns) {
   const auto* const hello = std::get_if<wire::Hello>(&opened.body);
   if (hello == nullptr || wire::CopyIdIn(opened.header) == 0 || epoch_ != committed_epoch_) return;
@@ -298,8 +296,7 @@ void Peers::NotifyRemoved(const wire::Opened& opened, const Datagram& datagram, 
 }
 
 std::optional<Peers::Removal> Peers::RemovedBy(uint64_t now_ns) const {
-  const bool news =
-      removal_.epoch > committed_epoch_ && now_ns < removal_.heard_ns + PeerState::kLostTimeout_ns;
+  const bool news = removal_.epoch > committed_epoch_ && now_ns < removal_.heard_ns + PeerState::kLostTimeout_ns;
   return news ? std::optional(removal_) : std::nullopt;
 }
 

@@ -50,8 +50,7 @@ class PeersTest : public testing::Test {
       request.entries.push_back(like);
       request.entries.back().index = raft::LogIndex(prev_index + i);
     }
-    peers_.Send(
-        {.from = raft::NodeId(1), .to = raft::NodeId(2), .term = raft::Term(1), .body = std::move(request)});
+    peers_.Send({.from = raft::NodeId(1), .to = raft::NodeId(2), .term = raft::Term(1), .body = std::move(request)});
   }
   // The flags of the appends that leave.
   std::vector<uint32_t> Flushed() {
@@ -72,8 +71,7 @@ class PeersTest : public testing::Test {
   // Node 2 says this at `now_ns`. What node 1 says to it then.
   std::vector<wire::Opened> SentTo2(raft::Term term, const wire::PeerBody& body, uint64_t now_ns) {
     const std::string bytes = other_.Seal(raft::NodeId(1), term, body);
-    peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns,
-                nobody_);
+    peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns, nobody_);
     return Greeted(now_ns);
   }
   std::vector<wire::Opened> Greeted(uint64_t now_ns) {
@@ -90,16 +88,14 @@ class PeersTest : public testing::Test {
     SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = std::get<wire::Hello>(greeting[0].body).nonce}, 1);
   }
   void Take(const std::string& bytes, uint64_t now_ns = 1) {
-    peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns,
-                nobody_);
+    peers_.Take({.from = receiver_->LocalAddress().value(), .bytes = bytes, .arrived_ns = now_ns}, now_ns, nobody_);
   }
-  uint64_t Dropped(wire::DropReason reason) const {
-    return peers_.counters().drops[static_cast<size_t>(reason)];
-  }
+  uint64_t Dropped(wire::DropReason reason) const { return peers_.counters().drops[static_cast<size_t>(reason)]; }
   // An append of node 2 with one entry that has so many bytes.
   std::string LargeAppend(size_t bytes) {
     raft::AppendRequest append{.prev_index = raft::LogIndex(4), .prev_term = raft::Term(1)};
-    append.entries.push_back({.term = raft::Term(3), .index = raft::LogIndex(5),
+    append.entries.push_back({.term = raft::Term(3),
+                              .index = raft::LogIndex(5),
                               .kind = raft::EntryKind::kCommand,
                               .payload = raft::Payload(std::string(bytes, 'x'))});
     return other_.Seal(raft::NodeId(1), raft::Term(3), std::move(append));
@@ -270,8 +266,7 @@ TEST_F(PeersTest, NothingIsBroadcastToAMemberThatAnswersElsewhere) {
   for (const wire::Opened& opened : greeting) {
     const auto* const hello = std::get_if<wire::Hello>(&opened.body);
     if (hello == nullptr) continue;
-    const std::string ack =
-        other_.Seal(raft::NodeId(1), wire::CopyIdTerm(22), wire::HelloAck{.nonce = hello->nonce});
+    const std::string ack = other_.Seal(raft::NodeId(1), wire::CopyIdTerm(22), wire::HelloAck{.nonce = hello->nonce});
     peers_.Take({.from = third->LocalAddress().value(), .bytes = ack, .arrived_ns = 1}, 1, nobody_);
   }
   ASSERT_NE(peers_.states()[0].answers_at.port, 0);
@@ -301,7 +296,8 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
     return opened_as(sent, wire::HelloAck()).header.term;
   };
   const auto in_incarnation = [this](uint64_t incarnation) {
-    other_ = wire::PeerCodec({.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .incarnation = incarnation});
+    other_ = wire::PeerCodec(
+        {.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .incarnation = incarnation});
   };
   constexpr uint64_t kSecond_ns = 1'000'000'000;
   const wire::Started first{.starts = 1, .term = raft::Term(5), .last = raft::LogIndex(3)};
@@ -316,8 +312,7 @@ TEST_F(PeersTest, AMemberThatStartsWithLessThanItPromisedIsNotBelievedAndIsTold)
   const wire::Started old_term{.starts = 2, .term = raft::Term(4), .last = raft::LogIndex(99)};
   EXPECT_EQ(answer_term(5 * kSecond_ns, old_term), wire::kForeignLogTerm);
   const wire::Started later_term{.starts = 2, .term = raft::Term(6), .last = raft::LogIndex(2)};
-  EXPECT_EQ(answer_term(6 * kSecond_ns, later_term), wire::CopyIdTerm(11))
-      << "another leader may have truncated it";
+  EXPECT_EQ(answer_term(6 * kSecond_ns, later_term), wire::CopyIdTerm(11)) << "another leader may have truncated it";
   EXPECT_EQ(answer_term(7 * kSecond_ns, {}), wire::CopyIdTerm(11)) << "a program from before does not say";
   const wire::Started whole{.starts = 2, .term = raft::Term(5), .last = raft::LogIndex(10)};
   EXPECT_EQ(answer_term(8 * kSecond_ns, whole), wire::CopyIdTerm(11));
@@ -335,7 +330,8 @@ TEST_F(PeersTest, TheWordOfAMemberThatWentBackCountsForNothing) {
     return uint64_t{0};
   };
   const auto in_incarnation = [this](uint64_t incarnation) {
-    other_ = wire::PeerCodec({.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .incarnation = incarnation});
+    other_ = wire::PeerCodec(
+        {.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .incarnation = incarnation});
   };
   const wire::Started fifth{.starts = 5, .term = raft::Term(5), .last = raft::LogIndex(3)};
   SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = nonce(kSecond_ns), .started = fifth}, kSecond_ns);
@@ -357,13 +353,15 @@ TEST_F(PeersTest, TheWordOfAMemberThatWentBackCountsForNothing) {
   EXPECT_EQ(peers_.refused_by(), raft::NodeId(2));
 }
 
-// No HELLO of that incarnation has come yet, or another one since: the answer alone says that it holds less than it promised.
+// No HELLO of that incarnation has come yet, or another one since: the answer alone says that it holds less than it
+// promised.
 TEST_F(PeersTest, TheWordOfAMemberThatBreaksItsPromiseInTheSameAnswerCountsForNothing) {
   constexpr uint64_t kSecond_ns = 1'000'000'000;
   Meet2();
   nobody_.promised = {.term = raft::Term(5), .last = raft::LogIndex(10)};
   const auto accuses = [&](uint64_t incarnation, uint64_t last, uint64_t now_ns) {
-    other_ = wire::PeerCodec({.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .incarnation = incarnation});
+    other_ = wire::PeerCodec(
+        {.cluster_id = 7, .keys = wire::KeyRing(), .self = raft::NodeId(2), .incarnation = incarnation});
     const std::vector<wire::Opened> asked = SentTo2(raft::Term(5), raft::Heartbeat{.round = 1}, now_ns);
     ASSERT_EQ(Count<wire::Hello>(asked), 1u);
     SentTo2(wire::kForeignLogTerm,
@@ -526,13 +524,13 @@ TEST_F(PeersTest, AnAppendThatIsFullIsOneDatagram) {
   for (const size_t payload_bytes : {size_t{0}, size_t{7}, size_t{60}, size_t{500}, size_t{1107}}) {
     raft::Log log{std::vector<raft::Entry>()};
     for (uint64_t index = 1; index <= 100; ++index) {
-      log.Append({.term = raft::Term(1), .index = raft::LogIndex(index),
+      log.Append({.term = raft::Term(1),
+                  .index = raft::LogIndex(index),
                   .payload = raft::Payload(std::string(payload_bytes, 'x'))});
     }
-    raft::AppendRequest append{
-        .entries = log.Slice(raft::LogIndex(1), options.append_max_entries, options.append_max_bytes)};
-    peers_.Send(
-        {.from = raft::NodeId(1), .to = raft::NodeId(2), .term = raft::Term(1), .body = std::move(append)});
+    raft::AppendRequest append{.entries =
+                                   log.Slice(raft::LogIndex(1), options.append_max_entries, options.append_max_bytes)};
+    peers_.Send({.from = raft::NodeId(1), .to = raft::NodeId(2), .term = raft::Term(1), .body = std::move(append)});
     EXPECT_EQ(Flushed().size(), 1u) << payload_bytes;
   }
   EXPECT_EQ(peers_.counters().split, 0u);
@@ -566,10 +564,9 @@ TEST_F(PeersTest, WhatGoesToSeveralPeersIsCopiedPieceByPiece) {
   peers_.SetBroadcast(1u << 24, 1u << 7 | 1u << 2);
   for (const uint64_t to : {2u, 3u}) {
     raft::AppendRequest append;
-    append.entries.push_back({.term = raft::Term(1), .index = raft::LogIndex(1),
-                              .payload = raft::Payload(std::string(5000, 'x'))});
-    peers_.Send(
-        {.from = raft::NodeId(1), .to = raft::NodeId(to), .term = raft::Term(1), .body = std::move(append)});
+    append.entries.push_back(
+        {.term = raft::Term(1), .index = raft::LogIndex(1), .payload = raft::Payload(std::string(5000, 'x'))});
+    peers_.Send({.from = raft::NodeId(1), .to = raft::NodeId(to), .term = raft::Term(1), .body = std::move(append)});
   }
   peers_.Flush();
   EXPECT_EQ(peers_.counters().split, 1u);
@@ -604,8 +601,7 @@ TEST_F(PeersTest, ALargeCommandIsForwardedInPieces) {
   Meet2();
   kv::Command command{.key = {.kind = kv::CommandKind::kWrite, .a = 5, .b = 1}};
   command.operations.push_back({.key = "k", .value = std::string(9000, 'v')});
-  const std::string sealed =
-      other_.Seal(raft::NodeId(1), raft::Term(3), wire::Forward{.command = kv::Encode(command)});
+  const std::string sealed = other_.Seal(raft::NodeId(1), raft::Term(3), wire::Forward{.command = kv::Encode(command)});
   for (const std::string& piece : other_.Split(sealed)) Take(piece);
   ASSERT_EQ(nobody_.requests.size(), 1u);
 }
@@ -614,11 +610,9 @@ TEST_F(PeersTest, WhatALeaderMakesForItselfIsNotForwarded) {
   Meet2();
   const auto forward = [this](kv::RequestKey key) {
     const kv::Command command{.key = key};
-    Take(other_.Seal(raft::NodeId(1), raft::Term(3),
-                     wire::Forward{.timeout_ns = 1, .command = kv::Encode(command)}));
+    Take(other_.Seal(raft::NodeId(1), raft::Term(3), wire::Forward{.timeout_ns = 1, .command = kv::Encode(command)}));
   };
-  for (const kv::CommandKind kind :
-       {kv::CommandKind::kTick, kv::CommandKind::kSettings, kv::CommandKind::kPurge})
+  for (const kv::CommandKind kind : {kv::CommandKind::kTick, kv::CommandKind::kSettings, kv::CommandKind::kPurge})
     forward({.kind = kind});
   forward({.kind = kv::CommandKind::kCheck, .a = 5, .b = 6, .c = 3});  // in the name of another member
   EXPECT_EQ(peers_.counters().bad_commands, 4u);
@@ -662,8 +656,7 @@ TEST_F(PeersTest, APeerWhoseCopyCannotBeRecordedIsAskedNowAndThen) {
     const std::vector<wire::Opened> sent = Greeted(now_ns);
     EXPECT_EQ(Count<wire::Hello>(sent), 1u);
     if (sent.empty() || !std::holds_alternative<wire::Hello>(sent[0].body)) return std::vector<wire::Opened>();
-    return SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = std::get<wire::Hello>(sent[0].body).nonce},
-                   now_ns);
+    return SentTo2(wire::CopyIdTerm(22), wire::HelloAck{.nonce = std::get<wire::Hello>(sent[0].body).nonce}, now_ns);
   };
   keeper_->KeepOnly({});
   ASSERT_EQ(keeper_->Flush(), absl::OkStatus());
@@ -718,7 +711,9 @@ TEST_F(PeersTest, AMemberThatTheListShutsOutIsKnown) {
     peers_.Take({.from = elsewhere, .bytes = bytes, .arrived_ns = now_ns}, now_ns, nobody_);
   };
   const auto sent_by_2 = [&] { return other_.Seal(raft::NodeId(1), raft::Term(1), raft::Heartbeat{.round = 1}); };
-  const auto excluded = [&](uint64_t heard_ns, uint64_t now_ns) { return peers_.states()[0].IsExcluded(heard_ns, now_ns); };
+  const auto excluded = [&](uint64_t heard_ns, uint64_t now_ns) {
+    return peers_.states()[0].IsExcluded(heard_ns, now_ns);
+  };
   const uint64_t then_ns = 5'000'000'000;
   take("none of ours", then_ns);
   EXPECT_FALSE(excluded(1, then_ns)) << "it may be of any program";

@@ -53,8 +53,10 @@ bool SnapshotTaker::HoldsTooMuch(uint64_t now_ns, kv::Replica& replica) {
   if (replica.taking_snapshot()) replica.AbandonSnapshot();
   Abandon();
   ++status_.gave_up;
-  Failed(now_ns, absl::StrCat("clients change more than the disk takes: ", held_bytes >> 20, " MiB wait for it, of the ", most_bytes >> 20,
-                              " that may (an eighth of memory.limit_mib). Give the node a faster disk, or a higher limit"));
+  Failed(now_ns,
+         absl::StrCat("clients change more than the disk takes: ", held_bytes >> 20, " MiB wait for it, of the ",
+                      most_bytes >> 20,
+                      " that may (an eighth of memory.limit_mib). Give the node a faster disk, or a higher limit"));
   return true;
 }
 

@@ -22,7 +22,7 @@ namespace hedgerow::node {
 struct SnapshotTakerStatus {
   uint64_t taken = 0;
   uint64_t failed = 0;
-  uint64_t gave_up = 0;  // of those: more was to be held in memory than may be
+  uint64_t gave_up = 0;     // of those: more was to be held in memory than may be
   uint64_t held_bytes = 0;  // in memory, by the one that is taken, at the last turn
   uint64_t longest_slice_ns = 0;
   uint64_t last_took_ns = 0;     // from its beginning until it was durable

@@ -172,7 +172,8 @@ TEST_F(SnapshotTakerTest, CopiesOfWhatChangesMeanwhileAreBounded) {
   EXPECT_EQ(taker_->status().failed, 1u);
   EXPECT_EQ(taker_->status().gave_up, 1u);
   EXPECT_EQ(taker_->status().held_bytes, 0u);
-  EXPECT_THAT(taker_->status().error, ::testing::HasSubstr("20 MiB wait for it, of the 20 that may (an eighth of memory.limit_mib)"));
+  EXPECT_THAT(taker_->status().error,
+              ::testing::HasSubstr("20 MiB wait for it, of the 20 that may (an eighth of memory.limit_mib)"));
   now_ns_ += 10'000'000'000;
   // The disk takes its own time, whatever the test's clock says.
   for (int i = 0; i < 20'000 && taker_->status().taken == 0; ++i) {

@@ -23,8 +23,7 @@ constexpr uint64_t kTimeout_ns = 5'000'000'000;
 uint64_t AgeOf_ns(const struct stat& file) {
   timespec now{};
   clock_gettime(CLOCK_REALTIME, &now);
-  const int64_t age_ns =
-      (now.tv_sec - file.st_mtim.tv_sec) * 1'000'000'000 + (now.tv_nsec - file.st_mtim.tv_nsec);
+  const int64_t age_ns = (now.tv_sec - file.st_mtim.tv_sec) * 1'000'000'000 + (now.tv_nsec - file.st_mtim.tv_nsec);
   return static_cast<uint64_t>(std::max<int64_t>(age_ns, 0));
 }
 
@@ -36,27 +35,27 @@ raft::LogIndex MatchOf(const raft::Raft& raft, raft::NodeId member) {
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(const NodeConfig& config,
-                                                           const storage::LogStorage& storage,
+absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(const NodeConfig& config, const storage::LogStorage& storage,
                                                            const raft::Snapshot& restored, uint64_t incarnation,
                                                            std::function<uint64_t()> now_ns,
                                                            std::function<void()> wake) {
   std::unique_ptr<Tls> tls;
   if (config.peer_tls.has_value()) {
     const std::string name = wire::PeerName(config.peer_tls->name, config.self);
-    absl::StatusOr<operate::TlsMaterial> first = operate::ReadTlsMaterial(config.peer_tls->files, name, operate::Reader::kServes);
+    absl::StatusOr<operate::TlsMaterial> first =
+        operate::ReadTlsMaterial(config.peer_tls->files, name, operate::Reader::kServes);
     if (!first.ok()) return first.status();
     tls = std::make_unique<Tls>(*config.peer_tls, name, *std::move(first));
   }
-  std::unique_ptr<Snapshots> snapshots(new Snapshots(config, std::move(tls), storage, restored, incarnation,
-                                                     std::move(now_ns), std::move(wake)));
-  absl::StatusOr<std::unique_ptr<transfer::Receiver>> receiver = transfer::Receiver::Listen(
-      {.cluster_id = config.cluster_id,
-       .keys = &snapshots->keys_,
-       .self = config.self,
-       .address = config.own().peer.ToString(),
-       .tls = snapshots->tls_ != nullptr ? &snapshots->tls_->peers : nullptr},
-      storage.snapshots(), *snapshots);
+  std::unique_ptr<Snapshots> snapshots(
+      new Snapshots(config, std::move(tls), storage, restored, incarnation, std::move(now_ns), std::move(wake)));
+  absl::StatusOr<std::unique_ptr<transfer::Receiver>> receiver =
+      transfer::Receiver::Listen({.cluster_id = config.cluster_id,
+                                  .keys = &snapshots->keys_,
+                                  .self = config.self,
+                                  .address = config.own().peer.ToString(),
+                                  .tls = snapshots->tls_ != nullptr ? &snapshots->tls_->peers : nullptr},
+                                 storage.snapshots(), *snapshots);
   if (!receiver.ok()) return receiver.status();
   snapshots->receiver_ = *std::move(receiver);
   return snapshots;
@@ -91,8 +90,7 @@ Snapshots::Snapshots(const NodeConfig& config, std::unique_ptr<Tls> tls, const s
             wake_();
           })) {
   struct stat file {};
-  if (restored.last.index == raft::LogIndex() || stat(folder_.PathOf(restored.last).c_str(), &file) != 0)
-    return;
+  if (restored.last.index == raft::LogIndex() || stat(folder_.PathOf(restored.last).c_str(), &file) != 0) return;
   size_bytes_ = static_cast<uint64_t>(file.st_size);
   const uint64_t now = now_ns();
   written_ns_ = now - std::min(now, AgeOf_ns(file));
@@ -128,8 +126,7 @@ absl::Status Snapshots::Judge(const transfer::Offered& offered) {
     absl::MutexLock lock(&mutex_);
     const auto known = std::find_if(believed_.begin(), believed_.end(),
                                     [&offered](const auto& node) { return node.first == offered.leader; });
-    if (known == believed_.end())
-      return absl::UnavailableError("no datagram of that node is believed here (yet)");
+    if (known == believed_.end()) return absl::UnavailableError("no datagram of that node is believed here (yet)");
     if (offered.incarnation != 0 && offered.incarnation != known->second)
       return absl::FailedPreconditionError("that node is in another incarnation");
     if (offered.term > term_limit_.At(now_ns_()))
@@ -181,8 +178,8 @@ void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, 
   commit_.store(replica.raft().commit().value(), std::memory_order_relaxed);
 }
 
-// Members whose state is not the majority's. The snapshot is one that was begun after that was known, so it is further on
-// than any that they have taken of a wrong state.
+// Members whose state is not the majority's. The snapshot is one that was begun after that was known, so it is further
+// on than any that they have taken of a wrong state.
 void Snapshots::MendOutside(uint64_t now_ns, const kv::Replica& replica) {
   const std::map<raft::NodeId, raft::LogIndex>& outside = replica.checks().outside();
   std::erase_if(mend_again_ns_, [&outside](const auto& mend) { return !outside.contains(mend.first); });
@@ -374,16 +371,29 @@ void Snapshots::AddTo(uint64_t now_ns, int64_t unix_s, const raft::Raft& raft, N
                                   .done_bytes = receiving->received_bytes,
                                   .size_bytes = receiving->size_bytes});
   }
-  AddCounts(status, "snapshots", {{"taken", taker.taken}, {"failed", taker.failed}, {"gave_up", taker.gave_up}, {"installed", installed_}});
+  AddCounts(status, "snapshots",
+            {{"taken", taker.taken}, {"failed", taker.failed}, {"gave_up", taker.gave_up}, {"installed", installed_}});
   AddCounts(status, "snapshot_transfers",
-            {{"send_begun", sent.begun}, {"send_delivered", sent.delivered}, {"send_failed", sent.failed}, {"send_resumed", sent.resumed},
-             {"receive_begun", got.begun}, {"received", got.received}, {"receive_broken_off", got.broken_off},
-             {"receive_refused", got.refused}, {"unauthenticated", got.unauthenticated}, {"source", got.source}});
+            {{"send_begun", sent.begun},
+             {"send_delivered", sent.delivered},
+             {"send_failed", sent.failed},
+             {"send_resumed", sent.resumed},
+             {"receive_begun", got.begun},
+             {"received", got.received},
+             {"receive_broken_off", got.broken_off},
+             {"receive_refused", got.refused},
+             {"unauthenticated", got.unauthenticated},
+             {"source", got.source}});
   const transfer::PeerListener::Statistics& connections = got.connections;
   AddCounts(status, "snapshot_connections",
-            {{"source", connections.strangers}, {"displaced", connections.displaced}, {"rate", connections.rate},
-             {"no_place", connections.no_place}, {"no_descriptor", connections.no_descriptor}, {"silent", connections.silent},
-             {"calls", connections.calls}, {"certificate", got.certificate}});
+            {{"source", connections.strangers},
+             {"displaced", connections.displaced},
+             {"rate", connections.rate},
+             {"no_place", connections.no_place},
+             {"no_descriptor", connections.no_descriptor},
+             {"silent", connections.silent},
+             {"calls", connections.calls},
+             {"certificate", got.certificate}});
   AddCounts(status, "snapshot_bytes", {{"sent", sent.sent_bytes}, {"received", got.received_bytes}});
 }
 

@@ -44,11 +44,9 @@ class Snapshots final : private transfer::ReceiverHost {
 
   // Listens on the peer address, alone or not: a cluster of one may grow. `now_ns` makes slices end, `wake`
   // makes the loop turn, from any thread. `storage` outlives it.
-  static absl::StatusOr<std::unique_ptr<Snapshots>> Open(const NodeConfig& config,
-                                                         const storage::LogStorage& storage,
+  static absl::StatusOr<std::unique_ptr<Snapshots>> Open(const NodeConfig& config, const storage::LogStorage& storage,
                                                          const raft::Snapshot& restored, uint64_t incarnation,
-                                                         std::function<uint64_t()> now_ns,
-                                                         std::function<void()> wake);
+                                                         std::function<uint64_t()> now_ns, std::function<void()> wake);
   ~Snapshots() override;
 
   // What the replica asks of its host (kv::ReplicaHost); done at the next Turn.
@@ -130,7 +128,7 @@ class Snapshots final : private transfer::ReceiverHost {
   const bool on_loopback_;
   std::pair<uint32_t, uint32_t> members_{};  // by epoch and mask, as it last looked
   std::optional<uint64_t> addresses_version_{};
-  raft::Term leads_in_{};                    // not set: it does not lead, and sends nothing
+  raft::Term leads_in_{};  // not set: it does not lead, and sends nothing
   std::map<raft::NodeId, Behind> behind_;
   std::map<raft::NodeId, uint64_t> mend_again_ns_;  // of members whose state is wrong
   uint64_t installed_ = 0;
@@ -146,7 +144,7 @@ class Snapshots final : private transfer::ReceiverHost {
 
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<NetAddress> addresses_ ABSL_GUARDED_BY(mutex_);  // members'
+  std::vector<NetAddress> addresses_ ABSL_GUARDED_BY(mutex_);                        // members'
   std::vector<std::pair<raft::NodeId, uint64_t>> believed_ ABSL_GUARDED_BY(mutex_);  // Peers::Believed
   raft::TermLimit term_limit_ ABSL_GUARDED_BY(mutex_);
   std::shared_ptr<Arrived> arrived_ ABSL_GUARDED_BY(mutex_);

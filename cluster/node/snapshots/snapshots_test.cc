@@ -32,23 +32,21 @@ class SnapshotsTest : public NodeTest {
     for (int tries = 0; tries < 2000 && lowest < count; ++tries) {
       for (uint64_t i = lowest; i < std::min(count, lowest + 64); ++i) {
         if (answered[i]) continue;
-        socket->Send(
-            members_[node - 1].serve,
-            wire::Encode({.kind = wire::HkvKind::kWrite,
-                          .timeout_us = 1'000'000,
-                          .client_id = session,
-                          .seq = first + i,
-                          .lowest_unanswered = first + lowest,
-                          .token = TokenOf(session),
-                          .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}}));
+        socket->Send(members_[node - 1].serve,
+                     wire::Encode({.kind = wire::HkvKind::kWrite,
+                                   .timeout_us = 1'000'000,
+                                   .client_id = session,
+                                   .seq = first + i,
+                                   .lowest_unanswered = first + lowest,
+                                   .token = TokenOf(session),
+                                   .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}}));
       }
       socket->Flush();
       pollfd ready{.fd = socket->fd(), .events = POLLIN, .revents = 0};
       for (uint64_t end = std::min(count, lowest + 64); lowest < end && poll(&ready, 1, 100) == 1;) {
         for (const Datagram& datagram : socket->Receive(Now_ns())) {
           const auto answer = wire::ParseHkvAnswer(datagram.bytes);
-          if (answer.has_value() && answer->status == wire::HkvStatus::kOk)
-            answered[answer->seq - first] = true;
+          if (answer.has_value() && answer->status == wire::HkvStatus::kOk) answered[answer->seq - first] = true;
         }
         while (lowest < count && answered[lowest]) ++lowest;
       }
@@ -114,9 +112,8 @@ TEST_P(SnapshotsTest, AFollowerThatWasAwayCatchesUpBySnapshotUnderLoad) {
   });
   Start(away);
   EXPECT_TRUE(Eventually([&] { return Counter(away, "snapshots", "installed") >= 1; }));
-  EXPECT_TRUE(Eventually([&] {
-    return StatusOf(away).applied.value() + 200 > StatusOf(leader).commit.value();
-  })) << "and it keeps up";
+  EXPECT_TRUE(Eventually([&] { return StatusOf(away).applied.value() + 200 > StatusOf(leader).commit.value(); }))
+      << "and it keeps up";
   enough = true;
   load.join();
   EXPECT_TRUE(Eventually([&] { return AllHaveApplied(leader); }));
@@ -148,9 +145,9 @@ TEST_P(SnapshotsTest, WhyAFollowerDoesNotGetOneIsSaid) {
     ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.log_start.value() > 100; })) << id;
     // Where its file would be written there is a folder.
     const SnapshotStatus last = StatusOf(id).snapshots;
-    std::filesystem::create_directory(
-        absl::StrCat(folder_, "/", away, "/snapshots/", absl::Hex(last.last.value(), absl::kZeroPad16), "-",
-                     absl::Hex(last.last_term.value(), absl::kZeroPad16), ".receiving"));
+    std::filesystem::create_directory(absl::StrCat(folder_, "/", away, "/snapshots/",
+                                                   absl::Hex(last.last.value(), absl::kZeroPad16), "-",
+                                                   absl::Hex(last.last_term.value(), absl::kZeroPad16), ".receiving"));
   }
   Start(away);
   EXPECT_TRUE(Eventually([&] {
@@ -240,8 +237,7 @@ TEST_P(SnapshotsTest, AnOfferIsJudgedAsAMembersDatagramIs) {
   EXPECT_THAT(said_to(member, 5, possible, 1), testing::HasSubstr("in another incarnation"));
   EXPECT_THAT(said_to(member, 0, possible, possible + 1), testing::HasSubstr("of a later term than the offer"));
   EXPECT_THAT(said_to(9, 0, possible, 1), testing::HasSubstr("no datagram of that node is believed"));
-  EXPECT_THAT(said_to(member, 0, possible, 1), testing::HasSubstr("damaged"))
-      << "it is taken, and the file is none";
+  EXPECT_THAT(said_to(member, 0, possible, 1), testing::HasSubstr("damaged")) << "it is taken, and the file is none";
   EXPECT_LT(StatusOf(leader).term, raft::Term(possible));
 }
 

@@ -94,16 +94,15 @@ TEST(ElectionSpans, StepsWithoutVotesDoNotConcernThem) {
 }
 
 TEST(Durations, EachLandsInTheBucketThatHoldsIt) {
-  for (uint64_t value : {0ull, 1ull, 1'023ull, 1'024ull, 1'151ull, 1'152ull, 70'000ull, 200'000ull,
-                         16'777'215ull, 17'179'869'183ull}) {
+  for (uint64_t value :
+       {0ull, 1ull, 1'023ull, 1'024ull, 1'151ull, 1'152ull, 70'000ull, 200'000ull, 16'777'215ull, 17'179'869'183ull}) {
     Durations durations;
     durations.Record(value);
     const NodeHistogram histogram = durations.As("x");
     uint64_t below_ns = 0;
     for (const NodeHistogram::Bucket& bucket : histogram.buckets) {
       ASSERT_GT(bucket.upper_ns, below_ns);
-      EXPECT_EQ(bucket.count, value <= bucket.upper_ns && (below_ns == 0 || value > below_ns) ? 1u : 0u)
-          << value;
+      EXPECT_EQ(bucket.count, value <= bucket.upper_ns && (below_ns == 0 || value > below_ns) ? 1u : 0u) << value;
       if (below_ns >= 1'023) {
         EXPECT_LE(bucket.upper_ns - below_ns, (below_ns + 1) / 8) << value;
       }

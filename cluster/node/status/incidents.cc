@@ -14,37 +14,26 @@ using raft::StandReason;
 
 const char* Word(StandReason reason) {
   switch (reason) {
-    case StandReason::kSilentLeader:
-      return "silent_leader";
-    case StandReason::kSilentMajority:
-      return "silent_majority";
-    case StandReason::kNoLeader:
-      return "no_leader";
-    case StandReason::kResigned:
-      return "resigned";
-    case StandReason::kAsked:
-      return "asked";
+    case StandReason::kSilentLeader: return "silent_leader";
+    case StandReason::kSilentMajority: return "silent_majority";
+    case StandReason::kNoLeader: return "no_leader";
+    case StandReason::kResigned: return "resigned";
+    case StandReason::kAsked: return "asked";
   }
   return "unknown";
 }
 
-std::string Duration(uint64_t duration_ns) {
-  return config::RoundedDurationNs(static_cast<int64_t>(duration_ns));
-}
+std::string Duration(uint64_t duration_ns) { return config::RoundedDurationNs(static_cast<int64_t>(duration_ns)); }
 
 std::string WhyText(const raft::Stand& stand) {
   const std::string leader = stand.leader.IsSet() ? absl::StrCat("node ", stand.leader.value()) : "the leader";
   switch (stand.reason) {
-    case StandReason::kSilentLeader:
-      return absl::StrCat(leader, " led and was silent for ", Duration(stand.silent_ns));
+    case StandReason::kSilentLeader: return absl::StrCat(leader, " led and was silent for ", Duration(stand.silent_ns));
     case StandReason::kSilentMajority:
       return absl::StrCat("this node led, and no majority was heard for ", Duration(stand.silent_ns));
-    case StandReason::kNoLeader:
-      return "no leader is known";
-    case StandReason::kResigned:
-      return absl::StrCat(leader, " resigned");
-    case StandReason::kAsked:
-      return absl::StrCat(leader, " hands over");
+    case StandReason::kNoLeader: return "no leader is known";
+    case StandReason::kResigned: return absl::StrCat(leader, " resigned");
+    case StandReason::kAsked: return absl::StrCat(leader, " hands over");
   }
   return "";
 }
@@ -66,8 +55,8 @@ void Incidents::Stands(const raft::Stand& stand, uint64_t now_ns) {
 void Incidents::StepsDown(const raft::StepDown& step_down, uint64_t now_ns) {
   const bool disk = step_down.cause == raft::StallCause::kOwnDisk;
   Keep(stands_, now_ns,
-       absl::StrCat("led, and asked node ", step_down.to.value(), " to lead: ",
-                    disk ? "its disk had not finished a write for " : "nothing was committed for ",
+       absl::StrCat("led, and asked node ", step_down.to.value(),
+                    " to lead: ", disk ? "its disk had not finished a write for " : "nothing was committed for ",
                     Duration(step_down.stalled_ns)));
 }
 

@@ -35,8 +35,7 @@ uint64_t Counter(const Incidents& incidents, const std::string& name, const std:
 }
 
 raft::Stand Stand(StandReason reason, uint64_t term, uint64_t leader = 0, uint64_t silent_ms = 0) {
-  return {
-      .reason = reason, .term = raft::Term(term), .leader = raft::NodeId(leader), .silent_ns = silent_ms * kMs};
+  return {.reason = reason, .term = raft::Term(term), .leader = raft::NodeId(leader), .silent_ns = silent_ms * kMs};
 }
 
 TEST(Incidents, SayWhyANodeWantedToLead) {
@@ -46,13 +45,12 @@ TEST(Incidents, SayWhyANodeWantedToLead) {
   incidents.Stands(Stand(StandReason::kResigned, 8, 2), 3000 * kMs);
   incidents.Stands(Stand(StandReason::kResigned, 9), 4000 * kMs);
   incidents.Stands(Stand(StandReason::kAsked, 10, 2), 5000 * kMs);
-  EXPECT_THAT(
-      Told(incidents, 6000 * kMs),
-      ElementsAre("1000 ms ago: wanted to lead in term 10: node 2 hands over",
-                  "2000 ms ago: wanted to lead in term 9: the leader resigned",
-                  "3000 ms ago: wanted to lead in term 8: node 2 resigned",
-                  "4000 ms ago: wanted to lead in term 7: this node led, and no majority was heard for 21.0ms",
-                  "5000 ms ago: wanted to lead in term 5: node 1 led and was silent for 33.0ms"));
+  EXPECT_THAT(Told(incidents, 6000 * kMs),
+              ElementsAre("1000 ms ago: wanted to lead in term 10: node 2 hands over",
+                          "2000 ms ago: wanted to lead in term 9: the leader resigned",
+                          "3000 ms ago: wanted to lead in term 8: node 2 resigned",
+                          "4000 ms ago: wanted to lead in term 7: this node led, and no majority was heard for 21.0ms",
+                          "5000 ms ago: wanted to lead in term 5: node 1 led and was silent for 33.0ms"));
   EXPECT_EQ(Counter(incidents, "elections_begun", "resigned"), 2u);
   EXPECT_EQ(Counter(incidents, "elections_begun", "no_leader"), 0u);
 }
@@ -67,8 +65,7 @@ TEST(Incidents, ANodeThatIsCutOffKeepsItsFirstIncident) {
 
 TEST(Incidents, OnlyTheLastAreKept) {
   Incidents incidents(kStill_ns);
-  for (uint64_t i = 1; i <= 2 * Incidents::kKept; ++i)
-    incidents.Stands(Stand(StandReason::kAsked, i, 1), i * kMs);
+  for (uint64_t i = 1; i <= 2 * Incidents::kKept; ++i) incidents.Stands(Stand(StandReason::kAsked, i, 1), i * kMs);
   EXPECT_EQ(Told(incidents, 100 * kMs).size(), Incidents::kKept);
   EXPECT_EQ(Told(incidents, 100 * kMs)[0], "84 ms ago: wanted to lead in term 16: node 1 hands over");
 }
@@ -94,9 +91,9 @@ TEST(Incidents, StandingStillIsALongTurnALateAwakeningAndBothTogether) {
   incidents.TurnBegins(1052 * kMs);              // worked for 11, late by 2
   incidents.Sleeps(1052 * kMs, 1052 * kMs - 1);  // what it waited for was due already
   incidents.TurnBegins(1061 * kMs);
-  EXPECT_THAT(Told(incidents, 1100 * kMs), ElementsAre("48 ms ago: its loop stood still for 13.0ms",
-                                                       "65 ms ago: its loop stood still for 15.0ms",
-                                                       "88 ms ago: its loop stood still for 12.0ms"));
+  EXPECT_THAT(Told(incidents, 1100 * kMs),
+              ElementsAre("48 ms ago: its loop stood still for 13.0ms", "65 ms ago: its loop stood still for 15.0ms",
+                          "88 ms ago: its loop stood still for 12.0ms"));
   EXPECT_EQ(Counter(incidents, "loop_stood_still"), 3u);
 }
 

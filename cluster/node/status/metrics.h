@@ -21,8 +21,9 @@ namespace hedgerow::node {
 // `listen` as in the configuration. Empty: null, and nothing listens. Errors are those of
 // operate::ServeMetricsPage; while the loop does not answer, the page is empty. `control` must outlive the
 // page.
-absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, const operate::HttpAccess& access,
-                                                                   NodeControl& control, NodeFacts facts);
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen,
+                                                                  const operate::HttpAccess& access,
+                                                                  NodeControl& control, NodeFacts facts);
 
 // Pure: what a scrape shows. Counters and histograms of the loop become families named after them.
 std::vector<prometheus::MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFacts& facts);

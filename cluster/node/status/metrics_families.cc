@@ -40,7 +40,8 @@ void Memory(const MemoryStatus& memory, Families& out) {
     AddGauge(family, {}, value);
     out.push_back(std::move(family));
   };
-  gauge("memory_limit_bytes", "What the store may be charged; memory.limit_mib.", static_cast<double>(memory.limit_bytes));
+  gauge("memory_limit_bytes", "What the store may be charged; memory.limit_mib.",
+        static_cast<double>(memory.limit_bytes));
   gauge("memory_full", "1 while the store refuses what would store more.", memory.full() ? 1 : 0);
   if (memory.resident_bytes != 0)
     gauge("memory_resident_bytes", "Resident pages of the process.", static_cast<double>(memory.resident_bytes));
@@ -70,18 +71,16 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
     AddGauge(role, {{"role", std::string(RoleWord(word))}}, takes_part && status.role == word ? 1 : 0);
   }
   out.push_back(std::move(role));
-  gauge("ready", "1 when a leader is known, what was committed at the start is applied, and the state is the majority's.",
+  gauge("ready",
+        "1 when a leader is known, what was committed at the start is applied, and the state is the majority's.",
         status.ready && status.removed.empty() ? 1 : 0);
   gauge("term", "The node's term.", static_cast<double>(status.term.value()));
-  gauge("leader_id", "The node that leads as this one knows; 0: none.",
-        static_cast<double>(status.leader.value()));
+  gauge("leader_id", "The node that leads as this one knows; 0: none.", static_cast<double>(status.leader.value()));
   gauge("commit_index", "The last log index known to be committed.", index(status.commit));
   gauge("applied_index", "The last log index that was applied here.", index(status.applied));
   gauge("last_index", "The last log index here.", index(status.last_index));
-  gauge("durable_index", "The last log index that storage has reported durable here.",
-        index(status.durable_index));
-  gauge("election_timeout_seconds",
-        "Silence of the leader after which an election begins; a wait is up to twice this.",
+  gauge("durable_index", "The last log index that storage has reported durable here.", index(status.durable_index));
+  gauge("election_timeout_seconds", "Silence of the leader after which an election begins; a wait is up to twice this.",
         Seconds(status.election_timeout_ns));
   gauge("sessions", "Open client sessions.", static_cast<double>(status.sessions));
   gauge("settings_version", "Counts the changes of the cluster's settings that were applied here; 0: none yet.",
@@ -99,27 +98,28 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
         "1 when what this node promised is gone: it takes part in nothing. `hedgerow-node status` says what to "
         "do.",
         status.lost.empty() ? 0 : 1);
-  gauge("starting", "1 while the node opens its log, or waits for room on the disk for that; `hedgerow-node status` says how far it is.",
-        status.starting.empty() ? 0 : 1);
+  gauge(
+      "starting",
+      "1 while the node opens its log, or waits for room on the disk for that; `hedgerow-node status` says how far it is.",
+      status.starting.empty() ? 0 : 1);
   gauge("removed", "1 when the cluster has removed this node, which goes on running: stop it for good.",
         status.removed.empty() ? 0 : 1);
   gauge("failing_writes",
         "Writes that were refused here, or whose clients gave up, since the last one that was done; 0: none in 10 s.",
         static_cast<double>(status.failing_writes));
-  gauge("cluster_lost",
-        "1 when so many members say that they are lost that the cluster cannot go on by itself.",
+  gauge("cluster_lost", "1 when so many members say that they are lost that the cluster cannot go on by itself.",
         status.cluster_lost.empty() ? 0 : 1);
-  gauge("outside_majority",
-        "1 while this node's state is not the majority's: it answers no client until a leader's snapshot has mended it.",
-        status.outside_majority ? 1 : 0);
+  gauge(
+      "outside_majority",
+      "1 while this node's state is not the majority's: it answers no client until a leader's snapshot has mended it.",
+      status.outside_majority ? 1 : 0);
   gauge("cluster_epoch",
         "Which recovery generation of the cluster the node is of; grows when it is recovered or restored.",
         static_cast<double>(status.cluster_epoch));
   gauge("uptime_seconds", "Since the process started.", Seconds(status.uptime_ns));
   Memory(status.memory, out);
   if (status.memcached.has_value()) {
-    gauge("memcached_items",
-          "Items that memcached's clients have stored, ended ones that are not freed included.",
+    gauge("memcached_items", "Items that memcached's clients have stored, ended ones that are not freed included.",
           static_cast<double>(status.memcached->items()));
     gauge("memcached_item_bytes", "What the items take; memcached.memory_mib bounds it.",
           static_cast<double>(status.memcached->item_bytes()));
@@ -147,9 +147,8 @@ void Peers(const NodeStatus& status, Families& out) {
              MetricType::Gauge);
   MetricFamily round_trip =
       Family("peer_round_trip_seconds", "Smoothed round trip; absent until measured.", MetricType::Gauge);
-  MetricFamily match =
-      Family("peer_match_index", "What the peer's log is known to hold; only while this node leads.",
-             MetricType::Gauge);
+  MetricFamily match = Family("peer_match_index", "What the peer's log is known to hold; only while this node leads.",
+                              MetricType::Gauge);
   for (const PeerStatus& peer : status.peers) {
     const Labels labels = {{"peer", Text(peer.id)}};
     AddGauge(known, labels, peer.incarnation != 0 ? 1 : 0);
@@ -165,8 +164,8 @@ void Peers(const NodeStatus& status, Families& out) {
 void Members(const NodeStatus& status, Families& out) {
   MetricFamily epoch = Family("config_epoch", "Grows with each change of membership.", MetricType::Gauge);
   AddGauge(epoch, {}, status.config_epoch);
-  MetricFamily committed = Family("config_committed_epoch",
-                                  "Less than config_epoch while a change is under way.", MetricType::Gauge);
+  MetricFamily committed =
+      Family("config_committed_epoch", "Less than config_epoch while a change is under way.", MetricType::Gauge);
   AddGauge(committed, {}, status.committed_epoch);
   MetricFamily members = Family("members", "Members of the cluster by role.", MetricType::Gauge);
   std::map<std::string, uint64_t> by_role = {{"voter", 0}, {"learner", 0}};
@@ -205,22 +204,20 @@ void Snapshots(const SnapshotStatus& status, Families& out) {
     gauge("snapshot_age_seconds", "Since the last snapshot was written here; absent while there is none.",
           Seconds(*status.age_ns));
   }
-  gauge("snapshot_ok", "0 while snapshots fail; `hedgerow-node status` says why.",
-        status.problem.empty() ? 1 : 0);
+  gauge("snapshot_ok", "0 while snapshots fail; `hedgerow-node status` says why.", status.problem.empty() ? 1 : 0);
   if (status.certificate_ends_s != 0) {
     gauge("snapshot_certificate_ends_timestamp_seconds",
           "When the certificate of the peers' TCP port ends, in Unix time; absent without peer_tls.",
           static_cast<double>(status.certificate_ends_s));
   }
-  gauge("snapshot_held_bytes", "In memory beside the store, by a snapshot that is being taken: copies of what changed since it was begun.",
+  gauge("snapshot_held_bytes",
+        "In memory beside the store, by a snapshot that is being taken: copies of what changed since it was begun.",
         static_cast<double>(status.held_bytes));
   gauge("snapshot_slice_max_seconds", "The longest that a snapshot has kept the loop at a stretch.",
         Seconds(status.longest_slice_ns));
-  gauge("log_start_index", "The log here begins after this index.",
-        static_cast<double>(status.log_start.value()));
-  MetricFamily transfers =
-      Family("snapshot_transfer_ratio", "How much of a snapshot has crossed; absent while none does.",
-             MetricType::Gauge);
+  gauge("log_start_index", "The log here begins after this index.", static_cast<double>(status.log_start.value()));
+  MetricFamily transfers = Family("snapshot_transfer_ratio",
+                                  "How much of a snapshot has crossed; absent while none does.", MetricType::Gauge);
   for (const TransferStatus& transfer : status.transfers) {
     if (transfer.size_bytes == 0) continue;
     AddGauge(transfers, {{"direction", transfer.sends ? "sends" : "receives"}, {"peer", Text(transfer.peer)}},
@@ -253,8 +250,7 @@ void Histograms(const NodeStatus& status, Families& out) {
     uint64_t cumulative = 0;
     for (size_t i = 0; i < histogram.buckets.size(); ++i) {
       cumulative += histogram.buckets[i].count;
-      if (i % histogram.metrics_every == 0)
-        sums.bucket.push_back({cumulative, Seconds(histogram.buckets[i].upper_ns)});
+      if (i % histogram.metrics_every == 0) sums.bucket.push_back({cumulative, Seconds(histogram.buckets[i].upper_ns)});
     }
     cumulative += histogram.above;
     sums.bucket.push_back({cumulative, std::numeric_limits<double>::infinity()});

@@ -11,9 +11,7 @@
 namespace hedgerow::node {
 namespace {
 
-std::string Duration(uint64_t duration_ns) {
-  return config::RoundedDurationNs(static_cast<int64_t>(duration_ns));
-}
+std::string Duration(uint64_t duration_ns) { return config::RoundedDurationNs(static_cast<int64_t>(duration_ns)); }
 
 bool Decides(const NodeStatus& status, raft::NodeId id) {
   return std::any_of(status.members.begin(), status.members.end(), [id](const v1::Member& member) {
@@ -31,10 +29,11 @@ std::string WhyNotCommitted(const NodeStatus& status) {
     behind.push_back(absl::StrCat("node ", peer.id.value()));
   }
   if (behind.empty()) return "too few members answer";
-  return absl::StrCat(absl::StrJoin(behind, " and "), behind.size() == 1 ? " answers" : " answer",
-                      " heartbeats and ", behind.size() == 1 ? "does" : "do",
-                      " not acknowledge entries: a disk there is full or hangs (see its `status`), or the network drops "
-                      "larger datagrams to port 4802");
+  return absl::StrCat(
+      absl::StrJoin(behind, " and "), behind.size() == 1 ? " answers" : " answer", " heartbeats and ",
+      behind.size() == 1 ? "does" : "do",
+      " not acknowledge entries: a disk there is full or hangs (see its `status`), or the network drops "
+      "larger datagrams to port 4802");
 }
 
 }  // namespace
@@ -49,24 +48,28 @@ std::vector<std::string> StallProblems(const NodeStatus& status) {
   std::vector<std::string> problems;
   if (!status.lost.empty() || !status.removed.empty()) return problems;
   if (status.joins) {
-    problems.push_back("this node is to join a cluster and has not been added to it: `hedgerow-node members add` at the leader");
+    problems.push_back(
+        "this node is to join a cluster and has not been added to it: `hedgerow-node members add` at the leader");
     return problems;
   }
   if (status.commit_stalled_ns >= kStalledProblem_ns) {
     problems.push_back(absl::StrCat("nothing has been committed for ", Duration(status.commit_stalled_ns), " while ",
-                                    status.last_index.value() - status.commit.value(), " entries wait: ",
-                                    WhyNotCommitted(status)));
+                                    status.last_index.value() - status.commit.value(),
+                                    " entries wait: ", WhyNotCommitted(status)));
   }
   if (status.leaderless_ns >= kLeaderlessProblem_ns) {
-    problems.push_back(absl::StrCat("no leader is known for ", Duration(status.leaderless_ns),
-                                    ", so nothing is written or read here: a majority of the voters must run, reach each "
-                                    "other and have disks that work"));
+    problems.push_back(
+        absl::StrCat("no leader is known for ", Duration(status.leaderless_ns),
+                     ", so nothing is written or read here: a majority of the voters must run, reach each "
+                     "other and have disks that work"));
   }
   problems.insert(problems.end(), status.full.begin(), status.full.end());
   if (std::string problem = MemoryProblem(status.memory); !problem.empty()) problems.push_back(std::move(problem));
   if (status.failing_writes > 0 && status.failing_ns >= kFailingProblem_ns) {
-    problems.push_back(absl::StrCat("no write that was sent to this node has been done in ", Duration(status.failing_ns), ": ",
-                                    status.failing_writes, " were refused, or not answered in their clients' time. The leader's `status` may say more"));
+    problems.push_back(
+        absl::StrCat("no write that was sent to this node has been done in ", Duration(status.failing_ns), ": ",
+                     status.failing_writes,
+                     " were refused, or not answered in their clients' time. The leader's `status` may say more"));
   }
   return problems;
 }
@@ -78,12 +81,15 @@ std::vector<std::string> FullProblems(const kv::StateMachine& state) {
     if (used >= most) problems.push_back(absl::StrCat(what, " (", most, "): ", then));
   };
   // The others make room for an OPEN.
-  full(state.sessions_that_wrote(), settings.sessions.sessions_max, "as many sessions are open as may be, and each has written",
-       "no client can open another. End the program that opens so many, or raise `sessions.max` (`hedgerow-node settings set`)");
-  full(state.seen_without_session(), settings.window.requests_max,
-       "as many writes without a session are remembered as may be",
-       "more are refused until the oldest are older than `requests.window`. Clients that write much should open a session; "
-       "else raise `requests.window_max` (`hedgerow-node settings set`)");
+  full(
+      state.sessions_that_wrote(), settings.sessions.sessions_max,
+      "as many sessions are open as may be, and each has written",
+      "no client can open another. End the program that opens so many, or raise `sessions.max` (`hedgerow-node settings set`)");
+  full(
+      state.seen_without_session(), settings.window.requests_max,
+      "as many writes without a session are remembered as may be",
+      "more are refused until the oldest are older than `requests.window`. Clients that write much should open a session; "
+      "else raise `requests.window_max` (`hedgerow-node settings set`)");
   full(state.memcached().seen(), settings.memcached.window.requests_max,
        "as many of memcached's requests are remembered as may be",
        "more are refused. Raise `memcached.window_max`, or shorten `memcached.window` (`hedgerow-node settings set`)");
@@ -106,8 +112,9 @@ std::vector<std::string> FullProblems(const kv::StateMachine& state) {
 std::string MemoryProblem(const MemoryStatus& memory) {
   const uint64_t needed = MemoryNeeded_bytes(memory.limit_bytes);
   if (memory.available_bytes == 0 || needed <= memory.available_bytes) return "";
-  return absl::StrCat("this node has ", memory.available_bytes >> 20, " MiB of memory, and with a full store of `memory.limit_mib` (",
-                      memory.limit_bytes >> 20, ") it may need ", needed >> 20, " MiB: give it more, or set a limit of at most ",
+  return absl::StrCat("this node has ", memory.available_bytes >> 20,
+                      " MiB of memory, and with a full store of `memory.limit_mib` (", memory.limit_bytes >> 20,
+                      ") it may need ", needed >> 20, " MiB: give it more, or set a limit of at most ",
                       LimitFor_bytes(memory.available_bytes, memory.limit_bytes) >> 20,
                       " (`hedgerow-node settings set`), before the kernel ends it");
 }

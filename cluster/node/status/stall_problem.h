@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Why no writes are done, in words for an operator (docs/cluster.md, "When nothing is committed"). Pure functions, so that
-// `status`, its JSON and tests say the same. Where writes come to nothing there is a sentence, whatever the cause: of a
-// cause that is not known here the last one in StallProblems.
+// Why no writes are done, in words for an operator (docs/cluster.md, "When nothing is committed"). Pure functions, so
+// that `status`, its JSON and tests say the same. Where writes come to nothing there is a sentence, whatever the cause:
+// of a cause that is not known here the last one in StallProblems.
 
 #pragma once
 

@@ -70,7 +70,7 @@ struct Cause {
   const char* what;
   std::function<void(NodeStatus&)> happens;
   const char* message;  // of the cause
-  const char* advice;  // what to do about it, or where to look
+  const char* advice;   // what to do about it, or where to look
 };
 
 class WhyNothingIsWritten : public testing::TestWithParam<Cause> {};
@@ -97,8 +97,8 @@ void NobodyLeads(NodeStatus& status) {
 
 const Cause kCauses[] = {
     {"a_majority_is_down", NobodyLeads, "no leader is known", "a majority of the voters must run"},
-    {"its_disk_hangs", [](NodeStatus& status) { status.storage = DiskProblem(3 * kSecond); }, "has not finished for 3.00s",
-     "the disk hangs"},
+    {"its_disk_hangs", [](NodeStatus& status) { status.storage = DiskProblem(3 * kSecond); },
+     "has not finished for 3.00s", "the disk hangs"},
     {"its_disk_is_full", [](NodeStatus& status) { status.storage = "no space left on device; writes wait"; },
      "storage: no space left", "writes wait"},
     {"the_disks_of_others_hang",
@@ -122,7 +122,8 @@ const Cause kCauses[] = {
     {"another_durability",
      [](NodeStatus& status) {
        NobodyLeads(status);
-       status.peers[0].incompatible = "has `durability: memory`, and this node `durability: disk`: stop the node whose file is wrong, correct the key there, and start it";
+       status.peers[0].incompatible =
+           "has `durability: memory`, and this node `durability: disk`: stop the node whose file is wrong, correct the key there, and start it";
      },
      "`durability: memory`", "correct the key there"},
     {"another_key",
@@ -195,12 +196,14 @@ TEST_F(FullProblemsTest, AStoreThatIsNearlyFullIsAProblem) {
   Limit(kv::Setting::kMemory, 1 << 20);
   for (uint64_t i = 0; i < 20; ++i) {
     Apply({.key = {.kind = kv::CommandKind::kWindowed, .a = i},
-           .operations = {{.kind = kv::OperationKind::kPut, .key = "k" + std::to_string(i), .value = std::string(60'000, 'v')}}});
+           .operations = {
+               {.kind = kv::OperationKind::kPut, .key = "k" + std::to_string(i), .value = std::string(60'000, 'v')}}});
     if (i == 8) EXPECT_THAT(FullProblems(state_), IsEmpty());
   }
   for (uint64_t i = 100; i < 150; ++i) {
     Apply({.key = {.kind = kv::CommandKind::kWindowed, .a = i},
-           .operations = {{.kind = kv::OperationKind::kPut, .key = "s" + std::to_string(i), .value = std::string(900, 'v')}}});
+           .operations = {
+               {.kind = kv::OperationKind::kPut, .key = "s" + std::to_string(i), .value = std::string(900, 'v')}}});
   }
   EXPECT_THAT(FullProblems(state_), ElementsAre(HasSubstr("`memory.limit_mib`")));
   Apply({.key = {.kind = kv::CommandKind::kPurge}, .operations = {{.kind = kv::OperationKind::kDelete, .key = "k1"}}});
@@ -209,8 +212,9 @@ TEST_F(FullProblemsTest, AStoreThatIsNearlyFullIsAProblem) {
 
 TEST(MemoryProblem, NamesANodeWithLessMemoryThanAFullStoreMayNeed) {
   MemoryStatus memory{.limit_bytes = uint64_t{1024} << 20, .available_bytes = uint64_t{2048} << 20};
-  EXPECT_THAT(MemoryProblem(memory), HasSubstr("has 2048 MiB of memory, and with a full store of `memory.limit_mib` (1024) it may "
-                                               "need 3184 MiB: give it more, or set a limit of at most 645"));
+  EXPECT_THAT(MemoryProblem(memory),
+              HasSubstr("has 2048 MiB of memory, and with a full store of `memory.limit_mib` (1024) it may "
+                        "need 3184 MiB: give it more, or set a limit of at most 645"));
   memory.limit_bytes = uint64_t{645} << 20;
   EXPECT_EQ(MemoryProblem(memory), "");
   memory = {.limit_bytes = uint64_t{1024} << 20, .available_bytes = 0};

@@ -40,7 +40,8 @@ struct PeerStatus {
   std::string build{};                      // which it runs; empty: it has not told, or its incarnation is not known
   bool lost = false;                        // it says that it has lost what it promised
   std::string incompatible{};               // "has `durability: memory`, and ...": why nothing of it is believed
-  // Which cluster keys it has, as it told within the last seconds: which one it seals with, and another one; by KeyId, 0: none.
+  // Which cluster keys it has, as it told within the last seconds: which one it seals with, and another one; by KeyId,
+  // 0: none.
   uint32_t sealing_key = 0;
   uint32_t other_key = 0;
 };
@@ -88,11 +89,11 @@ struct SnapshotStatus {
   std::optional<uint64_t> age_ns{};  // since it was written here
   uint64_t size_bytes = 0;
   bool taking = false;
-  uint64_t took_ns = 0;           // the last that this process took
-  uint64_t held_bytes = 0;        // in memory beside the state, by the one that is taken
-  uint64_t longest_slice_ns = 0;  // of the loop, for one of them
-  raft::LogIndex log_start{};     // the log here begins after this entry
-  std::string problem{};          // a sentence about what is wrong; empty: nothing is
+  uint64_t took_ns = 0;            // the last that this process took
+  uint64_t held_bytes = 0;         // in memory beside the state, by the one that is taken
+  uint64_t longest_slice_ns = 0;   // of the loop, for one of them
+  raft::LogIndex log_start{};      // the log here begins after this entry
+  std::string problem{};           // a sentence about what is wrong; empty: nothing is
   int64_t certificate_ends_s = 0;  // in Unix time; 0: there is no TLS
   std::vector<TransferStatus> transfers{};
 };
@@ -136,8 +137,8 @@ struct NodeStatus {
   uint64_t leaderless_ns = 0;      // since a leader was last known
   uint64_t commit_stalled_ns = 0;  // while this node leads: entries wait, and none has been committed
   uint64_t disk_stalled_ns = 0;    // the oldest write is not durable
-  // Writes that came to nothing here since the last one that was done, if any did lately; and from the first of them to the
-  // last.
+  // Writes that came to nothing here since the last one that was done, if any did lately; and from the first of them to
+  // the last.
   uint64_t failing_writes = 0;
   uint64_t failing_ns = 0;
   std::vector<std::string> full{};  // sentences: a limit of the cluster is reached, and writes are refused for it
@@ -153,33 +154,34 @@ struct NodeStatus {
   MemoryStatus memory{};
 
   List<v1::Setting> settings{};
-  std::string diverged{};            // a sentence: whose state is not the majority's; empty: none is known
-  std::string unreadable{};          // a sentence: an entry that this build cannot read; empty: there is none
-  bool outside_majority = false;     // this node's is not: it answers no client until it is mended
-  uint64_t settings_version = 0;     // grows with each change; 0: the cluster has not set them yet
+  std::string diverged{};              // a sentence: whose state is not the majority's; empty: none is known
+  std::string unreadable{};            // a sentence: an entry that this build cannot read; empty: there is none
+  bool outside_majority = false;       // this node's is not: it answers no client until it is mended
+  uint64_t settings_version = 0;       // grows with each change; 0: the cluster has not set them yet
   std::vector<std::string> refused{};  // sentences: clients are refused, and it may be this node's fault
-  std::vector<std::string> notes{};  // sentences about what an operator may want to know; nothing is wrong
+  std::vector<std::string> notes{};    // sentences about what an operator may want to know; nothing is wrong
 
-  List<v1::Member> members{};           // with this node, if it is one
-  uint32_t config_epoch = 0;            // grows with each change of membership
-  uint32_t committed_epoch = 0;         // less: a change is under way
-  bool joint = false;                   // two configurations decide together
-  bool joins = false;                   // it waits to be added to a cluster
-  uint64_t cluster_epoch = 0;  // which recovery generation of the cluster this node is of (docs/adr/0019)
+  List<v1::Member> members{};    // with this node, if it is one
+  uint32_t config_epoch = 0;     // grows with each change of membership
+  uint32_t committed_epoch = 0;  // less: a change is under way
+  bool joint = false;            // two configurations decide together
+  bool joins = false;            // it waits to be added to a cluster
+  uint64_t cluster_epoch = 0;    // which recovery generation of the cluster this node is of (docs/adr/0019)
   uint64_t recovery_nonce = 0;
   // Sentences; empty: it is not. What this node has promised is lost, and it takes part in nothing; or, the
   // cluster cannot go on by itself.
   std::string lost{};
   std::string cluster_lost{};
-  std::string starting{};       // "reads the log in ...": it is not there yet, and this is what its start does; empty: it is
-  std::string start_stalled{};  // a sentence; empty: the start goes on
-  std::string metrics{};  // where the exporter really listens; empty: nowhere
+  std::string starting{};  // "reads the log in ...": it is not there yet, and this is what its start does; empty: it is
+  std::string start_stalled{};            // a sentence; empty: the start goes on
+  std::string metrics{};                  // where the exporter really listens; empty: nowhere
   std::vector<std::string> not_served{};  // sentences: pages and sockets for operators that this node serves without
   std::string removed{};  // a sentence: this node is no member any more; empty: it is, or it has never been one
 };
 
 // Counters of one name, by reason.
-inline void AddCounts(NodeStatus& status, const std::string& name, std::initializer_list<std::pair<const char*, uint64_t>> counts) {
+inline void AddCounts(NodeStatus& status, const std::string& name,
+                      std::initializer_list<std::pair<const char*, uint64_t>> counts) {
   for (const auto& [reason, value] : counts) status.counters.emplace_back(name, value, reason);
 }
 
@@ -187,8 +189,8 @@ inline void AddCounts(NodeStatus& status, const std::string& name, std::initiali
 // the node is there.
 using BackupPieces = std::function<absl::StatusOr<std::string>()>;
 
-// Why a node that does not lead refuses what only a leader does: FailedPrecondition names the leader (`leader`, as this node knows it);
-// Aborted: no node leads now, ask again.
+// Why a node that does not lead refuses what only a leader does: FailedPrecondition names the leader (`leader`, as this
+// node knows it); Aborted: no node leads now, ask again.
 inline absl::Status NotLeading(raft::NodeId leader) {
   if (!leader.IsSet()) return absl::AbortedError("no node leads now; ask again");
   return absl::FailedPreconditionError(absl::StrCat("node ", leader.value(), " leads; ask it"));
@@ -231,27 +233,30 @@ class NodeControl {
   // that is the returned one or later. NotLeading if this node does not lead, FailedPrecondition if what came
   // before is not done, InvalidArgument if the change makes no sense.
   virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) { return Refusal(); }
-  // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than `before`;
-  // what became of them is certain once it has applied `index`. NotLeading if this node does not lead, Aborted if earlier ones
-  // wait to be proposed.
+  // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than
+  // `before`; what became of them is certain once it has applied `index`. NotLeading if this node does not lead,
+  // Aborted if earlier ones wait to be proposed.
   struct SettingsChange {
     uint64_t before = 0;     // the settings' version
     raft::LogIndex index{};  // 0: not proposed yet, because too much waits for a majority
     raft::Term term{};
   };
   virtual absl::StatusOr<SettingsChange> ChangeSettings(kv::SettingValues) { return Refusal(); }
-  // Reads the key files again and goes by them from now on. InvalidArgument: a file holds no keys. FailedPrecondition, unless
-  // `force`: a member would not be understood, or would not understand this node (node_keys.h); nothing has changed then.
+  // Reads the key files again and goes by them from now on. InvalidArgument: a file holds no keys. FailedPrecondition,
+  // unless `force`: a member would not be understood, or would not understand this node (node_keys.h); nothing has
+  // changed then.
   virtual absl::StatusOr<v1::Keys> ReloadKeys(bool /*force*/) { return Refusal(); }
-  // Proposes to delete some hundreds of the keys with this prefix, from `walk` on, which it moves. Done once Status() has
-  // applied `index`. NotLeading if this node does not lead, Aborted if earlier ones wait to be proposed.
+  // Proposes to delete some hundreds of the keys with this prefix, from `walk` on, which it moves. Done once Status()
+  // has applied `index`. NotLeading if this node does not lead, Aborted if earlier ones wait to be proposed.
   struct Purged {
     uint64_t keys = 0;
     bool done = false;  // the walk is at its end
     kv::MapWalk walk{};
     raft::LogIndex index{};
   };
-  virtual absl::StatusOr<Purged> PurgeSome(const std::string& /*prefix*/, const kv::MapWalk& /*walk*/) { return Refusal(); }
+  virtual absl::StatusOr<Purged> PurgeSome(const std::string& /*prefix*/, const kv::MapWalk& /*walk*/) {
+    return Refusal();
+  }
 };
 
 // Decides NodeStatus::ready. Fed by the loop whenever it looks at its

@@ -39,18 +39,18 @@ std::string CounterKey(const NodeCounter& counter) {
 std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   const std::string name = absl::StrCat("node ", peer.id.value(), " (", peer.address.ToString(), ")");
   if (peer.lost) {
-    return absl::StrCat(
-        name,
-        " is LOST: what it promised is gone, and it takes part in nothing. Its own status says why, "
-        "and what to do");
+    return absl::StrCat(name,
+                        " is LOST: what it promised is gone, and it takes part in nothing. Its own status says why, "
+                        "and what to do");
   }
   if (!status.lost.empty() || !status.removed.empty()) return "";
   if (!peer.incompatible.empty())
     return absl::StrCat("nothing that ", name, " sends is believed: it ", peer.incompatible);
   if (peer.excluded_at.has_value())
-    return absl::StrCat(name, " sends from ", peer.excluded_at->ToString(),
-                        ", and this node's `peer_clients` does not list that address: nothing of it is heard. If it is that node's own, list it, or let "
-                        "the node send from a listed one");
+    return absl::StrCat(
+        name, " sends from ", peer.excluded_at->ToString(),
+        ", and this node's `peer_clients` does not list that address: nothing of it is heard. If it is that node's own, list it, or let "
+        "the node send from a listed one");
   if (!peer.heard_ago_ns.has_value()) {
     if (status.uptime_ns < kGreetingTimeout_ns) return "";
     return absl::StrCat(
@@ -64,15 +64,13 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
   }
   if (peer.answers_at.has_value()) {
     const std::string where = peer.answers_at->ToString();
-    return absl::StrCat(name, " answers at ", where,
-                        " instead: `members move ", peer.id.value(), " ", where,
+    return absl::StrCat(name, " answers at ", where, " instead: `members move ", peer.id.value(), " ", where,
                         "` at the leader, or start it at the address that the others know");
   }
   // Followers have nothing to say to each other.
   if (status.role != raft::Role::kLeader) return "";
   if (*peer.heard_ago_ns <= std::max(kSilenceMin_ns, status.election_timeout_ns)) return "";
-  return absl::StrCat(name, " is silent for ",
-                      config::RoundedDurationNs(static_cast<int64_t>(*peer.heard_ago_ns)));
+  return absl::StrCat(name, " is silent for ", config::RoundedDurationNs(static_cast<int64_t>(*peer.heard_ago_ns)));
 }
 
 // A cluster is mixed while it is upgraded. Empty: all that have told run the same build.
@@ -81,7 +79,8 @@ std::string BuildsNote(const NodeStatus& status) {
   for (const PeerStatus& peer : status.peers)
     if (!peer.build.empty()) nodes[peer.build].push_back(peer.id.value());
   if (nodes.size() == 1) return "";
-  return absl::StrCat("the nodes run different builds: ", absl::StrJoin(nodes, ", ", [](std::string* out, const auto& build) {
+  return absl::StrCat("the nodes run different builds: ",
+                      absl::StrJoin(nodes, ", ", [](std::string* out, const auto& build) {
                         absl::StrAppend(out, build.first, " (node ", absl::StrJoin(build.second, ", "), ")");
                       }));
 }
@@ -105,8 +104,7 @@ void AddSnapshots(const SnapshotStatus& status, v1::NodeStatus& out) {
     shown.set_done_bytes(transfer.done_bytes);
     shown.set_size_bytes(transfer.size_bytes);
     if (transfer.size_bytes == 0) continue;
-    shown.set_percent(100.0 * static_cast<double>(transfer.done_bytes) /
-                      static_cast<double>(transfer.size_bytes));
+    shown.set_percent(100.0 * static_cast<double>(transfer.done_bytes) / static_cast<double>(transfer.size_bytes));
   }
 }
 
@@ -127,21 +125,15 @@ void AddMemory(const MemoryStatus& status, v1::NodeStatus& out) {
 }  // namespace
 
 NodeFacts FactsOf(const NodeConfig& config) {
-  return {.cluster_id = config.cluster_id,
-          .durability = config.durability,
-          .serve = config.own().serve};
+  return {.cluster_id = config.cluster_id, .durability = config.durability, .serve = config.own().serve};
 }
 
 absl::string_view RoleWord(raft::Role role) {
   switch (role) {
-    case raft::Role::kFollower:
-      return "follower";
-    case raft::Role::kPreCandidate:
-      return "pre_candidate";
-    case raft::Role::kCandidate:
-      return "candidate";
-    case raft::Role::kLeader:
-      return "leader";
+    case raft::Role::kFollower: return "follower";
+    case raft::Role::kPreCandidate: return "pre_candidate";
+    case raft::Role::kCandidate: return "candidate";
+    case raft::Role::kLeader: return "leader";
   }
   return "unknown";
 }
@@ -174,10 +166,10 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   out.set_version(operate::kVersion);
   out.set_cluster_id(absl::StrCat(facts.cluster_id));
   out.set_node(status.node.value());
-  out.set_role(!status.lost.empty()      ? "lost"
-               : !status.removed.empty() ? "removed"
+  out.set_role(!status.lost.empty()       ? "lost"
+               : !status.removed.empty()  ? "removed"
                : !status.starting.empty() ? "starting"
-                                         : std::string(RoleWord(status.role)));
+                                          : std::string(RoleWord(status.role)));
   out.set_ready(status.ready && status.removed.empty());
   out.set_cluster_epoch(status.cluster_epoch);
   if (status.cluster_epoch != 0) out.set_beginning(absl::StrFormat("%016x", status.recovery_nonce));
@@ -253,8 +245,7 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   for (const std::string& note : status.notes) out.add_notes(note);
   if (const std::string note = BuildsNote(status); !note.empty()) out.add_notes(note);
   *out.mutable_incidents() = status.incidents;
-  for (const NodeCounter& counter : status.counters)
-    (*out.mutable_counters())[CounterKey(counter)] = counter.value;
+  for (const NodeCounter& counter : status.counters) (*out.mutable_counters())[CounterKey(counter)] = counter.value;
   return out;
 }
 

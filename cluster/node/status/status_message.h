@@ -20,7 +20,7 @@ namespace hedgerow::node {
 struct NodeFacts {
   uint64_t cluster_id = 0;
   Durability durability = Durability::kDisk;
-  NetAddress serve{};     // where clients reach it
+  NetAddress serve{};  // where clients reach it
 };
 NodeFacts FactsOf(const NodeConfig& config);
 

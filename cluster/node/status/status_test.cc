@@ -28,8 +28,7 @@ TEST(Readiness, NeedsALeaderAndWhatItHadCommittedApplied) {
   EXPECT_FALSE(readiness.Observe(leader, raft::LogIndex(0), raft::LogIndex(0))) << "no commit is known yet";
   EXPECT_FALSE(readiness.Observe(leader, raft::LogIndex(10), raft::LogIndex(3)));
   EXPECT_FALSE(readiness.Observe(leader, raft::LogIndex(20), raft::LogIndex(9)));
-  EXPECT_TRUE(readiness.Observe(leader, raft::LogIndex(20), raft::LogIndex(10)))
-      << "later commits are not waited for";
+  EXPECT_TRUE(readiness.Observe(leader, raft::LogIndex(20), raft::LogIndex(10))) << "later commits are not waited for";
   EXPECT_FALSE(readiness.Observe(raft::NodeId(), raft::LogIndex(20), raft::LogIndex(20))) << "nobody leads";
   EXPECT_TRUE(readiness.Observe(leader, raft::LogIndex(30), raft::LogIndex(20)));
 }
@@ -78,11 +77,10 @@ std::vector<std::string> Problems(const NodeStatus& status) {
 
 TEST(StatusMessage, APeerThatWasNeverBelievedIsAProblemOnceItHadTime) {
   NodeStatus status = FakeStatus();
-  EXPECT_THAT(
-      Problems(status),
-      ElementsAre("nothing that can be believed has come from node 3 (10.0.0.3:4802) yet: "
-                  "does it run, and has it the same cluster_id and cluster key? If another member's "
-                  "`status` has a line `epoch`, the cluster was recovered, and this folder is not of it"));
+  EXPECT_THAT(Problems(status),
+              ElementsAre("nothing that can be believed has come from node 3 (10.0.0.3:4802) yet: "
+                          "does it run, and has it the same cluster_id and cluster key? If another member's "
+                          "`status` has a line `epoch`, the cluster was recovered, and this folder is not of it"));
   status.uptime_ns = 1'000'000'000;
   EXPECT_THAT(Problems(status), IsEmpty());
 }
@@ -118,9 +116,11 @@ TEST(StatusMessage, AMemberThatPeerClientsShutsOutIsNamedWithItsSource) {
   status.peers.pop_back();
   status.peers[0].heard_ago_ns.reset();
   status.peers[0].excluded_at = NetAddress::Parse("10.0.0.9:4802").value();
-  EXPECT_THAT(Problems(status),
-              ElementsAre("node 2 (10.0.0.2:4802) sends from 10.0.0.9:4802, and this node's `peer_clients` does not list that address: nothing of it is "
-                          "heard. If it is that node's own, list it, or let the node send from a listed one"));
+  EXPECT_THAT(
+      Problems(status),
+      ElementsAre(
+          "node 2 (10.0.0.2:4802) sends from 10.0.0.9:4802, and this node's `peer_clients` does not list that address: nothing of it is "
+          "heard. If it is that node's own, list it, or let the node send from a listed one"));
 }
 
 TEST(StatusMessage, StorageSaysWhatIsWrong) {
@@ -166,7 +166,8 @@ TEST(StatusMessage, AStateThatDiffersIsAProblem) {
   NodeStatus status = FakeStatus();
   status.peers.clear();
   status.diverged = "after entry 5 the data of this node was not that of the leader";
-  EXPECT_THAT(Problems(status), ElementsAre("DIVERGED: after entry 5 the data of this node was not that of the leader"));
+  EXPECT_THAT(Problems(status),
+              ElementsAre("DIVERGED: after entry 5 the data of this node was not that of the leader"));
 }
 
 TEST(StatusMessage, ANoteNamesTheBuildsOfAMixedCluster) {
@@ -209,11 +210,8 @@ TEST(StatusText, SaysWhatBecomesOfSnapshots) {
                       .taking = true,
                       .log_start = raft::LogIndex(900),
                       .problem = "the disk is full"};
-  status.snapshots.transfers.push_back({.peer = raft::NodeId(3),
-                                        .sends = true,
-                                        .index = raft::LogIndex(1000),
-                                        .done_bytes = 50,
-                                        .size_bytes = 200});
+  status.snapshots.transfers.push_back(
+      {.peer = raft::NodeId(3), .sends = true, .index = raft::LogIndex(1000), .done_bytes = 50, .size_bytes = 200});
   const v1::NodeStatus message = ToMessage(status, FakeFacts());
   EXPECT_EQ(message.snapshots().transfers(0).percent(), 25);
   EXPECT_THAT(StatusText(message),
@@ -269,10 +267,9 @@ TEST(StatusText, SaysWhatMemcachedsClientsHave) {
   memcached.set_item_bytes(900);
   memcached.set_window_requests(3);
   memcached.set_clients(1);
-  EXPECT_THAT(
-      StatusText(ToMessage(status, FakeFacts())),
-      HasSubstr("  memcached    10.0.0.1:11211, 7 items (900 bytes), 3 requests in the window, 1 clients, "
-                "at most 3120/s each\n"));
+  EXPECT_THAT(StatusText(ToMessage(status, FakeFacts())),
+              HasSubstr("  memcached    10.0.0.1:11211, 7 items (900 bytes), 3 requests in the window, 1 clients, "
+                        "at most 3120/s each\n"));
 }
 
 TEST(StatusText, OfAClusterOfOne) {

@@ -45,8 +45,7 @@ void Membership(const v1::NodeStatus& status, std::string& out) {
   for (const v1::Member& member : status.members()) by_role[member.role()].push_back(absl::StrCat(member.id()));
   std::vector<std::string> parts;
   for (const auto& [role, ids] : by_role) parts.push_back(absl::StrCat(role, " ", absl::StrJoin(ids, ", ")));
-  absl::StrAppend(&out, "  members      ", absl::StrJoin(parts, "; "), " (configuration ",
-                  status.config_epoch(),
+  absl::StrAppend(&out, "  members      ", absl::StrJoin(parts, "; "), " (configuration ", status.config_epoch(),
                   status.committed_epoch() == status.config_epoch() ? ")\n" : ", not committed yet)\n");
 }
 
@@ -56,15 +55,14 @@ void Peers(const v1::NodeStatus& status, std::string& out) {
     absl::StrAppend(&out, "  peers        none: this node is the whole cluster\n");
     return;
   }
-  absl::StrAppendFormat(&out, "\n  %-6s %-28s %-10s %-16s %-12s %-10s %s\n", "node", "address", "build",
-                        "incarnation", "last heard", "round trip", "log");
+  absl::StrAppendFormat(&out, "\n  %-6s %-28s %-10s %-16s %-12s %-10s %s\n", "node", "address", "build", "incarnation",
+                        "last heard", "round trip", "log");
   for (const v1::Peer& peer : status.peers()) {
-    const std::string heard = peer.heard_ago_ns() < 0
-                                  ? "never"
-                                  : absl::StrCat(config::RoundedDurationNs(peer.heard_ago_ns()), " ago");
+    const std::string heard =
+        peer.heard_ago_ns() < 0 ? "never" : absl::StrCat(config::RoundedDurationNs(peer.heard_ago_ns()), " ago");
     absl::StrAppendFormat(&out, "  %-6d %-28s %-10s %-16s %-12s %-10s %s\n", peer.id(), peer.address(),
-                          peer.build().empty() ? "-" : peer.build(), peer.life().empty() ? "unknown" : peer.life(), heard,
-                          peer.round_trip_ns() < 0 ? "-" : config::RoundedDurationNs(peer.round_trip_ns()),
+                          peer.build().empty() ? "-" : peer.build(), peer.life().empty() ? "unknown" : peer.life(),
+                          heard, peer.round_trip_ns() < 0 ? "-" : config::RoundedDurationNs(peer.round_trip_ns()),
                           MatchText(status, peer));
   }
 }
@@ -97,18 +95,17 @@ void Snapshots(const v1::NodeStatus& status, std::string& out) {
   if (snapshots.taking()) absl::StrAppend(&text, ", one is being taken");
   absl::StrAppendFormat(&out, "  %-12s %s\n", "snapshots", text);
   for (const v1::SnapshotTransfer& transfer : snapshots.transfers()) {
-    absl::StrAppendFormat(&out, "  %-12s %s %s node %d: %.0f %% of the snapshot at %d, %s\n", "",
-                          transfer.direction(), transfer.direction() == "sends" ? "to" : "from",
-                          transfer.peer(), transfer.percent(), transfer.index(),
-                          SizeText(transfer.size_bytes()));
+    absl::StrAppendFormat(&out, "  %-12s %s %s node %d: %.0f %% of the snapshot at %d, %s\n", "", transfer.direction(),
+                          transfer.direction() == "sends" ? "to" : "from", transfer.peer(), transfer.percent(),
+                          transfer.index(), SizeText(transfer.size_bytes()));
   }
 }
 
 void Incidents(const v1::NodeStatus& status, std::string& out) {
   const char* title = "lately";
   for (const v1::Incident& incident : status.incidents()) {
-    absl::StrAppendFormat(&out, "  %-12s %s ago: %s\n", title,
-                          config::AgeText(static_cast<int64_t>(incident.ago_ns())), incident.what());
+    absl::StrAppendFormat(&out, "  %-12s %s ago: %s\n", title, config::AgeText(static_cast<int64_t>(incident.ago_ns())),
+                          incident.what());
     title = "";
   }
 }
@@ -154,10 +151,9 @@ std::string SettingsText(const v1::NodeStatus& status) {
 }
 
 std::string StatusText(const v1::NodeStatus& status) {
-  std::string out =
-      absl::StrCat("hedgerow-node ", status.version(), "  cluster ", status.cluster_id(), "  node ",
-                   status.node(), "  ", RoleText(status), "  ", status.ready() ? "ready" : "NOT READY",
-                   "  pid ", status.pid(), "  up ", config::AgeText(status.uptime_ns()), "\n");
+  std::string out = absl::StrCat("hedgerow-node ", status.version(), "  cluster ", status.cluster_id(), "  node ",
+                                 status.node(), "  ", RoleText(status), "  ", status.ready() ? "ready" : "NOT READY",
+                                 "  pid ", status.pid(), "  up ", config::AgeText(status.uptime_ns()), "\n");
   if (status.cluster_epoch() != 0) {
     absl::StrAppend(&out, "  epoch        ", status.cluster_epoch(), "/", status.beginning(), "\n");
   }
@@ -165,7 +161,8 @@ std::string StatusText(const v1::NodeStatus& status) {
   for (const std::string& note : status.notes()) absl::StrAppend(&out, "  note: ", note, "\n");
   if (!status.starting().empty()) {
     absl::StrAppend(&out, "  starting     ", status.starting(), "\n");
-    if (!status.metrics().empty()) absl::StrAppend(&out, "  metrics      ", operate::PageText(status.metrics(), "/metrics"), "\n");
+    if (!status.metrics().empty())
+      absl::StrAppend(&out, "  metrics      ", operate::PageText(status.metrics(), "/metrics"), "\n");
     return out;
   }
   absl::StrAppend(&out, "  term         ", status.term(), ", ", LeaderText(status), ", election timeout ",
@@ -173,8 +170,8 @@ std::string StatusText(const v1::NodeStatus& status) {
   absl::StrAppend(&out, "  log          last ", status.last_index(), ", durable here ", status.durable_index(),
                   ", committed ", status.commit(), ", applied ", status.applied(), "\n");
   absl::StrAppend(&out, "  durability   ", status.durability(), "\n");
-  absl::StrAppend(&out, "  clients      ", status.serve(), ", ", status.sessions(), " sessions, ",
-                  status.waiting(), " requests waiting\n");
+  absl::StrAppend(&out, "  clients      ", status.serve(), ", ", status.sessions(), " sessions, ", status.waiting(),
+                  " requests waiting\n");
   if (status.memory().limit_bytes() != 0) {
     const v1::Memory& memory = status.memory();
     const uint64_t used = memory.values_bytes() + memory.sessions_bytes() + memory.answers_bytes() +
@@ -185,9 +182,8 @@ std::string StatusText(const v1::NodeStatus& status) {
   if (status.has_memcached()) {
     const v1::Memcached& memcached = status.memcached();
     absl::StrAppend(&out, "  memcached    ", memcached.listen(), ", ", memcached.items(), " items (",
-                    memcached.item_bytes(), " bytes), ", memcached.window_requests(),
-                    " requests in the window, ", memcached.clients(), " clients, at most ",
-                    memcached.rate_per_s(), "/s each\n");
+                    memcached.item_bytes(), " bytes), ", memcached.window_requests(), " requests in the window, ",
+                    memcached.clients(), " clients, at most ", memcached.rate_per_s(), "/s each\n");
   }
   if (!status.metrics().empty())
     absl::StrAppend(&out, "  metrics      ", operate::PageText(status.metrics(), "/metrics"), "\n");

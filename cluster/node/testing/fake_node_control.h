@@ -56,8 +56,7 @@ inline NodeStatus FakeStatus() {
                           .match = raft::LogIndex(1040),
                           .build = "0.2.0"});
   status.peers.push_back({.id = raft::NodeId(3), .address = *NetAddress::Parse("10.0.0.3:4802")});
-  for (const uint64_t id : {1, 2, 3})
-    AddMember(status, id, "voter").set_address(absl::StrCat("10.0.0.", id, ":4802"));
+  for (const uint64_t id : {1, 2, 3}) AddMember(status, id, "voter").set_address(absl::StrCat("10.0.0.", id, ":4802"));
   status.keys.set_cluster_seals("1f00ab2c");
   status.keys.set_cluster_other("00c0ffee");
   status.keys.set_announce_seals("5eed5eed");
@@ -82,9 +81,7 @@ inline NodeStatus FakeStatus() {
 }
 
 inline NodeFacts FakeFacts() {
-  return {.cluster_id = 7,
-          .durability = Durability::kDisk,
-          .serve = *NetAddress::Parse("10.0.0.1:4801")};
+  return {.cluster_id = 7, .durability = Durability::kDisk, .serve = *NetAddress::Parse("10.0.0.1:4801")};
 }
 
 class FakeNodeControl final : public NodeControl {
@@ -138,8 +135,9 @@ class FakeNodeControl final : public NodeControl {
     absl::MutexLock lock(&mutex_);
     if (!change_.ok()) return change_;
     if (!status_.ok()) return status_.status();
-    const SettingsChange change{
-        .before = status_->settings_version, .index = raft::LogIndex(status_->applied.value() + 1), .term = status_->term};
+    const SettingsChange change{.before = status_->settings_version,
+                                .index = raft::LogIndex(status_->applied.value() + 1),
+                                .term = status_->term};
     if (stays_) return change;
     status_->applied = change.index;
     if (settings_fate_) {
@@ -175,8 +173,8 @@ class FakeNodeControl final : public NodeControl {
     if (absl::Status late = TakeLate(); !late.ok()) return late;
     if (!change_.ok()) return change_;
     if (!status_.ok()) return status_.status();
-    const auto found = std::find_if(keys_.begin(), keys_.end(),
-                                    [&prefix](const std::string& key) { return key.starts_with(prefix); });
+    const auto found =
+        std::find_if(keys_.begin(), keys_.end(), [&prefix](const std::string& key) { return key.starts_with(prefix); });
     Purged purged{.done = found == keys_.end(), .walk = {.shard = walk.shard + 1}, .index = status_->applied};
     if (purged.done) return purged;
     if (std::exchange(loses_key_, false)) return Purged{.keys = 1, .done = true, .index = status_->applied};
@@ -242,8 +240,7 @@ class FakeNodeControl final : public NodeControl {
   }
   static void Apply(const raft::MemberChange& change, NodeStatus& status) {
     using Kind = raft::MemberChange::Kind;
-    if (change.kind == Kind::kAddLearner)
-      AddMember(status, change.node.value(), "learner").set_caught_up(true);
+    if (change.kind == Kind::kAddLearner) AddMember(status, change.node.value(), "learner").set_caught_up(true);
     for (v1::Member& member : status.members) {
       if (member.id() != change.node.value()) continue;
       if (change.kind == Kind::kPromote) member.set_role("voter");

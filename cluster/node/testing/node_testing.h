@@ -207,19 +207,18 @@ class NodeTest : public NodeFolderTest {
     return token == tokens_.end() ? 0 : token->second;
   }
   std::string Increment(uint64_t node, uint64_t session, uint64_t seq) {
-    const auto answer = AskUntilDone(
-        node, {.kind = wire::HkvKind::kWrite,
-               .client_id = session,
-               .seq = seq,
-               .lowest_unanswered = session != wire::kHkvNoSession ? seq : 0,
-               .token = TokenOf(session),
-               .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
+    const auto answer =
+        AskUntilDone(node, {.kind = wire::HkvKind::kWrite,
+                            .client_id = session,
+                            .seq = seq,
+                            .lowest_unanswered = session != wire::kHkvNoSession ? seq : 0,
+                            .token = TokenOf(session),
+                            .operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}}});
     if (!answer.has_value() || answer->values.size() != 1) return "no answer";
     return answer->values[0];
   }
   std::string Get(uint64_t node, uint64_t seq) {
-    const auto answer =
-        AskUntilDone(node, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = seq, .key = "n"});
+    const auto answer = AskUntilDone(node, {.kind = wire::HkvKind::kGet, .client_id = 5, .seq = seq, .key = "n"});
     return answer.has_value() ? answer->value : "no answer";
   }
 

@@ -16,8 +16,8 @@ bool LogWriter::OthersDecide(const raft::Configuration& configuration, size_t se
 }
 
 bool LogWriter::CanBeHeld(const raft::Persist& persist) {
-  return !persist.hard_state.has_value() && !persist.truncate_from.has_value() &&
-         !persist.new_start.has_value() && !persist.entries.empty();
+  return !persist.hard_state.has_value() && !persist.truncate_from.has_value() && !persist.new_start.has_value() &&
+         !persist.entries.empty();
 }
 
 void LogWriter::Write(raft::Persist persist) {

@@ -64,8 +64,7 @@ TEST(OthersDecide, LearnersDoNot) {
 }
 
 TEST(OthersDecide, InBothOfTwoJointConfigurations) {
-  EXPECT_FALSE(LogWriter::OthersDecide(Members(4, 0b0111, 0b1001), 0))
-      << "the next ones are two, and this is one";
+  EXPECT_FALSE(LogWriter::OthersDecide(Members(4, 0b0111, 0b1001), 0)) << "the next ones are two, and this is one";
   EXPECT_FALSE(LogWriter::OthersDecide(Members(4, 0b0011, 0b1101), 0)) << "the old ones were";
   EXPECT_TRUE(LogWriter::OthersDecide(Members(4, 0b0111, 0b1101), 0));
 }

@@ -54,13 +54,12 @@ class Host : public kv::ReplicaHost {
     std::unique_ptr<kv::StateMachine> state;
     if (disk.snapshot.last.index > LogIndex()) state = std::make_unique<kv::StateMachine>();
     replica = std::make_unique<kv::Replica>(*this, options, disk, std::move(state));
-    bridge =
-        std::make_unique<KernelBridge>(kernel,
-                                       KernelBridgeOptions{.incarnation = ++incarnation_,
-                                                           .durability = durability_,
-                                                           .switches = switches_,
-                                                           .lease_ns = 10 * kMillisecond},
-                                       [this](std::string_view datagram) { return kernel.Decode(datagram); });
+    bridge = std::make_unique<KernelBridge>(kernel,
+                                            KernelBridgeOptions{.incarnation = ++incarnation_,
+                                                                .durability = durability_,
+                                                                .switches = switches_,
+                                                                .lease_ns = 10 * kMillisecond},
+                                            [this](std::string_view datagram) { return kernel.Decode(datagram); });
     return bridge->Adopt(*replica);
   }
 
@@ -73,8 +72,7 @@ class Host : public kv::ReplicaHost {
   }
 
   uint64_t Begin(uint64_t from, uint64_t term, decltype(Message::body) body) {
-    return kernel.Begin(now_ns,
-                        {.from = NodeId(from), .to = NodeId(3), .term = Term(term), .body = std::move(body)});
+    return kernel.Begin(now_ns, {.from = NodeId(from), .to = NodeId(3), .term = Term(term), .body = std::move(body)});
   }
   hr_node_event Arrive(uint64_t from, uint64_t term, decltype(Message::body) body) {
     const uint64_t run = Begin(from, term, std::move(body));
@@ -109,8 +107,7 @@ class Host : public kv::ReplicaHost {
         .prev_index = LogIndex(prev),
         .prev_term = Term(prev_term),
         .commit = LogIndex(commit),
-        .entries = {
-            {.term = Term(term), .index = LogIndex(prev + 1), .kind = raft::EntryKind::kNoOp, .payload = {}}}};
+        .entries = {{.term = Term(term), .index = LogIndex(prev + 1), .kind = raft::EntryKind::kNoOp, .payload = {}}}};
   }
   static raft::VoteRequest Vote(uint64_t term, uint64_t last, uint64_t last_term) {
     return {.asked_term = Term(term),
@@ -199,8 +196,7 @@ inline void Lead(Host& host) {
   host.Arrive(1, 0, raft::VoteReply{.asked_term = Term(1), .pre_vote = true, .granted = true});
   host.Turn();
   ASSERT_EQ(host.raft().role(), Role::kCandidate);
-  EXPECT_EQ(host.Arrive(1, 1, raft::VoteReply{.asked_term = Term(1), .granted = true}),
-            HR_NODE_EVENT_WOKEN_FOR_VOTES);
+  EXPECT_EQ(host.Arrive(1, 1, raft::VoteReply{.asked_term = Term(1), .granted = true}), HR_NODE_EVENT_WOKEN_FOR_VOTES);
   host.passed.clear();  // lost on its way to the process
   host.Turn();
   ASSERT_EQ(host.raft().role(), Role::kLeader);

@@ -70,9 +70,9 @@ struct BodyOf {
 
 bool HoldsConfiguration(const raft::Message& message) {
   const auto* const append = std::get_if<raft::AppendRequest>(&message.body);
-  return append != nullptr &&
-         std::any_of(append->entries.begin(), append->entries.end(),
-                     [](const raft::Entry& entry) { return entry.kind == raft::EntryKind::kConfiguration; });
+  return append != nullptr && std::any_of(append->entries.begin(), append->entries.end(), [](const raft::Entry& entry) {
+           return entry.kind == raft::EntryKind::kConfiguration;
+         });
 }
 
 void PutAnswer(uint32_t kind, const hr_node_reply& reply, decltype(raft::Message::body)& body) {
@@ -146,8 +146,7 @@ void NativeKernel::Wipe() {
 // Before the lock, by reads without it: the sender, and whether there will be something to store.
 void NativeKernel::Reserve(uint64_t number, Run& run) {
   const raft::Message& message = run.done.message;
-  run.slot =
-      static_cast<size_t>(std::find(members_.begin(), members_.end(), message.from) - members_.begin());
+  run.slot = static_cast<size_t>(std::find(members_.begin(), members_.end(), message.from) - members_.begin());
   if (run.slot >= members_.size()) run.slot = HR_NODE_NO_MEMBER;
   const auto* vote = std::get_if<raft::VoteRequest>(&message.body);
   const bool append = std::holds_alternative<raft::AppendRequest>(message.body);

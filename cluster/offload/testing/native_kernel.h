@@ -38,10 +38,7 @@ class NativeKernel : public Kernel {
 
   // `members` by slot: the map of members.
   NativeKernel(raft::NodeId self, std::vector<raft::NodeId> members, size_t ring_records, WhenDone when_done)
-      : self_(self),
-        members_(std::move(members)),
-        ring_records_(ring_records),
-        when_done_(std::move(when_done)) {}
+      : self_(self), members_(std::move(members)), ring_records_(ring_records), when_done_(std::move(when_done)) {}
 
   // As the process writes it, at some moment before or after it opens the state for a new configuration.
   void SetMembers(std::vector<raft::NodeId> members) { members_ = std::move(members); }
@@ -92,7 +89,7 @@ class NativeKernel : public Kernel {
     Next next = Next::kReserve;
     Done done;
     uint64_t record_end = 0;  // of its place in the ring; 0: none
-    size_t slot = 0;  // of the sender
+    size_t slot = 0;          // of the sender
     bool keeps_record = false;
   };
 

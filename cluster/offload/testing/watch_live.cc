@@ -189,8 +189,7 @@ std::string Victim::Read() {
   for (;;) {
     pollfd wanted = {.fd = from_.get(), .events = POLLIN, .revents = 0};
     char byte = 0;
-    if (poll(&wanted, 1, kReadyTimeout_ms) <= 0 || read(from_.get(), &byte, 1) != 1 || byte == '\n')
-      return line;
+    if (poll(&wanted, 1, kReadyTimeout_ms) <= 0 || read(from_.get(), &byte, 1) != 1 || byte == '\n') return line;
     line.push_back(byte);
   }
 }
@@ -237,7 +236,8 @@ std::vector<uint32_t> TracepointLinksOf(pid_t pid) {
     uint32_t id = 0;
     bool is_signal = false;
     for (std::string line; std::getline(file, line);) {
-      if (absl::string_view value = line; absl::ConsumePrefix(&value, "link_id:\t")) EXPECT_TRUE(absl::SimpleAtoi(value, &id)) << line;
+      if (absl::string_view value = line; absl::ConsumePrefix(&value, "link_id:\t"))
+        EXPECT_TRUE(absl::SimpleAtoi(value, &id)) << line;
       is_signal |= absl::StartsWith(line, "tp_name:\tsignal_");
     }
     if (is_signal) ids.push_back(id);

@@ -132,8 +132,7 @@ class WatchLiveTest : public net::NamespaceTest {
       EXPECT_EQ(resigns.size(), laps);
       for (const Heard& one : resigns) {
         const wire::Opened opened = OpenAsPeer(one);
-        ASSERT_TRUE(opened.ok()) << "a peer does not believe it, for reason "
-                                 << static_cast<int>(opened.reason);
+        ASSERT_TRUE(opened.ok()) << "a peer does not believe it, for reason " << static_cast<int>(opened.reason);
         const auto* resign = std::get_if<wire::Resign>(&opened.body);
         ASSERT_NE(resign, nullptr);
         EXPECT_FALSE(resign->stalled);
@@ -176,8 +175,8 @@ class WatchLiveTest : public net::NamespaceTest {
       EXPECT_EQ(victim.watched().cause, cause);
       EXPECT_EQ(victim.watched().signal, signal);
       EXPECT_EQ(victim.clock().running, 0u);
-      printf("%s, %d threads: dead in the kernel's eyes after %.3f ms, resigned after %.3f ms\n",
-             command.c_str(), threads, static_cast<double>(victim.watched().dead_ns - begun_ns) / 1e6,
+      printf("%s, %d threads: dead in the kernel's eyes after %.3f ms, resigned after %.3f ms\n", command.c_str(),
+             threads, static_cast<double>(victim.watched().dead_ns - begun_ns) / 1e6,
              static_cast<double>(victim.clock().resigned_ns - begun_ns) / 1e6);
     });
   }

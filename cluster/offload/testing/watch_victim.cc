@@ -155,8 +155,7 @@ void Obey(const std::string& command, Victim& victim) {
 void Occupy(size_t megabytes) {
   if (megabytes == 0) return;
   const size_t bytes = megabytes << 20;
-  void* memory =
-      mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  void* memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) std::abort();
   madvise(memory, bytes, MADV_NOHUGEPAGE);
   for (size_t at = 0; at < bytes; at += 4096) static_cast<volatile char*>(memory)[at] = 1;
@@ -188,8 +187,8 @@ int main(int argc, char** argv) {
     if (pthread_create(&thread, nullptr, Sleep, nullptr) != 0) return 4;
   }
   const Watch::Maps maps = victim.watch().maps();
-  std::cout << "ready " << getpid() << " " << MapId(maps.watch) << " " << MapId(maps.clock) << " "
-            << MapId(maps.state) << std::endl;
+  std::cout << "ready " << getpid() << " " << MapId(maps.watch) << " " << MapId(maps.clock) << " " << MapId(maps.state)
+            << std::endl;
   pollfd input = {.fd = STDIN_FILENO, .events = POLLIN, .revents = 0};
   for (;;) {
     if (poll(&input, 1, kLoopPause_ms) > 0 && (input.revents & (POLLIN | POLLHUP))) {

@@ -17,15 +17,9 @@
 
 namespace hedgerow::raft {
 
-inline MemberChange Add(uint64_t node) {
-  return {.kind = MemberChange::Kind::kAddLearner, .node = NodeId(node)};
-}
-inline MemberChange Promote(uint64_t node) {
-  return {.kind = MemberChange::Kind::kPromote, .node = NodeId(node)};
-}
-inline MemberChange Remove(uint64_t node) {
-  return {.kind = MemberChange::Kind::kRemove, .node = NodeId(node)};
-}
+inline MemberChange Add(uint64_t node) { return {.kind = MemberChange::Kind::kAddLearner, .node = NodeId(node)}; }
+inline MemberChange Promote(uint64_t node) { return {.kind = MemberChange::Kind::kPromote, .node = NodeId(node)}; }
+inline MemberChange Remove(uint64_t node) { return {.kind = MemberChange::Kind::kRemove, .node = NodeId(node)}; }
 
 inline std::vector<uint64_t> Voters(const TestCluster& cluster, uint64_t id) {
   const Configuration& now = cluster.At(id).configuration();

@@ -22,9 +22,7 @@ namespace {
 
 using Words = std::vector<std::string>;
 
-absl::Status Expected(absl::string_view what) {
-  return absl::InvalidArgumentError(absl::StrCat("expected: ", what));
-}
+absl::Status Expected(absl::string_view what) { return absl::InvalidArgumentError(absl::StrCat("expected: ", what)); }
 
 class Script {
  public:
@@ -82,16 +80,14 @@ Script::Script() {
   commands_["isolate"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Isolate(ids[0]); });
   commands_["heal"] = OnNodes(0, [](TestCluster& cluster, const Ids&) { cluster.Heal(); });
   commands_["elect"] = [this](const Words& words) {
-    const absl::Status status =
-        OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Elect(ids[0]); })(words);
+    const absl::Status status = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Elect(ids[0]); })(words);
     lines_.clear();  // election.txt tells how it goes
     return status;
   };
   commands_["hold-disk"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.HoldDisk(ids[0]); });
   commands_["sync"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.ReleaseDisk(ids[0]); });
   commands_["crash"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.Crash(ids[0]); });
-  commands_["snapshot"] =
-      OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.TakeSnapshot(ids[0]); });
+  commands_["snapshot"] = OnNodes(1, [](TestCluster& cluster, const Ids& ids) { cluster.TakeSnapshot(ids[0]); });
   commands_["send-snapshot"] =
       OnNodes(2, [](TestCluster& cluster, const Ids& ids) { cluster.SendSnapshot(ids[0], ids[1]); });
   commands_["snapshot-failed"] = OnNodes(2, [](TestCluster& cluster, const Ids& ids) {
@@ -121,8 +117,7 @@ absl::StatusOr<uint64_t> Script::Node(const std::string& word) const {
   return id;
 }
 
-Script::Command Script::OnNodes(size_t count,
-                                std::function<void(TestCluster&, const std::vector<uint64_t>&)> act) {
+Script::Command Script::OnNodes(size_t count, std::function<void(TestCluster&, const std::vector<uint64_t>&)> act) {
   return [this, count, act = std::move(act)](const Words& words) -> absl::Status {
     if (words.size() != count + 1) return Expected(absl::StrCat(count, " nodes"));
     std::vector<uint64_t> ids;
@@ -151,8 +146,7 @@ absl::Status Script::Nodes(const Words& words) {
                           : option.first == "inflight" ? &options.inflight_max_appends
                           : option.first == "tail"     ? &tail
                                                        : nullptr;
-    if (value == nullptr || !absl::SimpleAtoi(option.second, value))
-      return Expected("batch=N, inflight=N or tail=N");
+    if (value == nullptr || !absl::SimpleAtoi(option.second, value)) return Expected("batch=N, inflight=N or tail=N");
   }
   options.tail_max_entries = tail;
   cluster_ = std::make_unique<TestCluster>(count, options);
@@ -227,10 +221,8 @@ absl::Status Script::Join(const Words& words) {
 // change LEADER (add NODE | promote NODE | remove NODE | move NODE ADDRESS)...
 absl::Status Script::Change(const Words& words) {
   using Kind = MemberChange::Kind;
-  const std::map<std::string, Kind> kinds = {{"add", Kind::kAddLearner},
-                                             {"promote", Kind::kPromote},
-                                             {"remove", Kind::kRemove},
-                                             {"move", Kind::kMove}};
+  const std::map<std::string, Kind> kinds = {
+      {"add", Kind::kAddLearner}, {"promote", Kind::kPromote}, {"remove", Kind::kRemove}, {"move", Kind::kMove}};
   const absl::Status expected = Expected("change LEADER (add|promote|remove NODE | move NODE ADDRESS)...");
   if (words.size() < 4) return expected;
   const auto leader = Node(words[1]);
@@ -262,16 +254,14 @@ absl::Status Script::Transfer(const Words& words) {
 // resign LEADER TERM SUCCESSOR...: every successor gets the hint, with its rank.
 absl::Status Script::Resign(const Words& words) {
   uint64_t term = 0;
-  if (words.size() < 4 || !absl::SimpleAtoi(words[2], &term))
-    return Expected("resign LEADER TERM SUCCESSOR...");
+  if (words.size() < 4 || !absl::SimpleAtoi(words[2], &term)) return Expected("resign LEADER TERM SUCCESSOR...");
   const auto leader = Node(words[1]);
   if (!leader.ok()) return leader.status();
   for (size_t i = 3; i < words.size(); ++i) {
     const auto id = Node(words[i]);
     if (!id.ok()) return id.status();
-    cluster_->Step(
-        *id,
-        LeaderResigns{.leader = NodeId(*leader), .term = Term(term), .rank = static_cast<uint32_t>(i - 3)});
+    cluster_->Step(*id,
+                   LeaderResigns{.leader = NodeId(*leader), .term = Term(term), .rank = static_cast<uint32_t>(i - 3)});
   }
   return absl::OkStatus();
 }
@@ -283,26 +273,23 @@ absl::Status Script::KernelAppend(const Words& words) {
     return Expected("kernel-append NODE LEADER AFTER TEXT...");
   const auto id = Node(words[1]);
   const auto leader = Node(words[2]);
-  if (!id.ok() || !leader.ok() || !cluster_->At(*id).log().Has(LogIndex(after)))
-    return Expected("nodes, an index");
-  AppendRequest request{.prev_index = LogIndex(after),
-                        .prev_term = cluster_->At(*id).log().TermAt(LogIndex(after))};
+  if (!id.ok() || !leader.ok() || !cluster_->At(*id).log().Has(LogIndex(after))) return Expected("nodes, an index");
+  AppendRequest request{.prev_index = LogIndex(after), .prev_term = cluster_->At(*id).log().TermAt(LogIndex(after))};
   const Term term = cluster_->At(*id).term();
   for (size_t i = 4; i < words.size(); ++i) {
     request.entries.push_back({.term = term, .index = LogIndex(after + i - 3), .payload = Payload(words[i])});
   }
-  cluster_->Step(*id, KernelAppended{.leader = NodeId(*leader),
-                                     .term = term,
-                                     .request = std::move(request),
-                                     .arrived_ns = cluster_->now_ns()});
+  cluster_->Step(
+      *id,
+      KernelAppended{
+          .leader = NodeId(*leader), .term = term, .request = std::move(request), .arrived_ns = cluster_->now_ns()});
   return absl::OkStatus();
 }
 
 // kernel-vote NODE TERM CANDIDATE
 absl::Status Script::KernelVote(const Words& words) {
   uint64_t term = 0;
-  if (words.size() != 4 || !absl::SimpleAtoi(words[2], &term))
-    return Expected("kernel-vote NODE TERM CANDIDATE");
+  if (words.size() != 4 || !absl::SimpleAtoi(words[2], &term)) return Expected("kernel-vote NODE TERM CANDIDATE");
   const auto id = Node(words[1]);
   const auto candidate = Node(words[3]);
   if (!id.ok() || !candidate.ok()) return Expected("nodes");
@@ -313,8 +300,7 @@ absl::Status Script::KernelVote(const Words& words) {
 // kernel-heard NODE LEADER COMMIT
 absl::Status Script::KernelHeard(const Words& words) {
   uint64_t commit = 0;
-  if (words.size() != 4 || !absl::SimpleAtoi(words[3], &commit))
-    return Expected("kernel-heard NODE LEADER COMMIT");
+  if (words.size() != 4 || !absl::SimpleAtoi(words[3], &commit)) return Expected("kernel-heard NODE LEADER COMMIT");
   const auto id = Node(words[1]);
   const auto leader = Node(words[2]);
   if (!id.ok() || !leader.ok()) return Expected("nodes");
@@ -346,8 +332,7 @@ absl::Status Script::KernelCount(const Words& words) {
 
 absl::Status Script::Status() {
   for (const NodeId id : cluster_->ids()) {
-    lines_.push_back(cluster_->Runs(id) ? Describe(id, cluster_->At(id.value()))
-                                        : absl::StrCat(id.value(), ": down"));
+    lines_.push_back(cluster_->Runs(id) ? Describe(id, cluster_->At(id.value())) : absl::StrCat(id.value(), ": down"));
   }
   return absl::OkStatus();
 }

@@ -181,9 +181,8 @@ void TestCluster::HeartbeatRounds(uint64_t leader, int rounds) {
 }
 
 void TestCluster::Drop(uint64_t from, uint64_t to) {
-  std::erase_if(network_, [=](const Message& message) {
-    return message.from == NodeId(from) && message.to == NodeId(to);
-  });
+  std::erase_if(network_,
+                [=](const Message& message) { return message.from == NodeId(from) && message.to == NodeId(to); });
 }
 
 void TestCluster::Isolate(uint64_t id) {
@@ -213,8 +212,7 @@ void TestCluster::TakeSnapshot(uint64_t id) {
 
 void TestCluster::SendSnapshot(uint64_t from, uint64_t to) {
   const Snapshot snapshot = At(from).snapshot();
-  nodes_.at(NodeId(to)).snapshots[snapshot.last.index] =
-      nodes_.at(NodeId(from)).snapshots.at(snapshot.last.index);
+  nodes_.at(NodeId(to)).snapshots[snapshot.last.index] = nodes_.at(NodeId(from)).snapshots.at(snapshot.last.index);
   Step(to, SnapshotReceived{.leader = NodeId(from), .term = At(from).term(), .snapshot = snapshot});
 }
 

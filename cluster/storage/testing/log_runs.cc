@@ -19,8 +19,7 @@ constexpr std::array<size_t, 4> kSegment_bytes = {8'192, 12'288, 32'768, 131'072
 Run DrawRun(std::mt19937_64& random) {
   Run run;
   run.sync = random() % 3 == 0;
-  for (uint64_t killed = random() % 3; killed > 0; --killed)
-    run.killed_opens_us.push_back(MomentOfOpen_us(random));
+  for (uint64_t killed = random() % 3; killed > 0; --killed) run.killed_opens_us.push_back(MomentOfOpen_us(random));
   run.story_seed = random();
   run.batches = 1 + random() % kBatchesAtMost;
   run.disk_fills_up = random() % 3 == 0;
@@ -43,9 +42,7 @@ LogRuns RunsOf(uint64_t seed) {
 }
 
 RunTeller::RunTeller(const Run& run, const raft::RestoredState& before)
-    : batches_(run.batches),
-      story_(run.story_seed, before, /*with_snapshots=*/true),
-      random_(~run.story_seed) {}
+    : batches_(run.batches), story_(run.story_seed, before, /*with_snapshots=*/true), random_(~run.story_seed) {}
 
 RunBatch RunTeller::Next() {
   HEDGEROW_CHECK(!over());

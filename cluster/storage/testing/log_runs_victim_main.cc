@@ -33,8 +33,7 @@ namespace {
 
 // At an arbitrary moment: nothing handles SIGALRM, so it ends the process as SIGKILL would. 0: not.
 void KillAfter(uint64_t us) {
-  const itimerval timer = {.it_interval = {},
-                           .it_value = {.tv_sec = 0, .tv_usec = static_cast<suseconds_t>(us)}};
+  const itimerval timer = {.it_interval = {}, .it_value = {.tv_sec = 0, .tv_usec = static_cast<suseconds_t>(us)}};
   if (setitimer(ITIMER_REAL, &timer, nullptr) != 0) Fail("cannot set the timer");
 }
 
@@ -116,9 +115,7 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "usage: hr-log-runs-victim FOLDER SEED LIFE [KILLED_AFTER_US]\n");
     return 2;
   }
-  const auto number = [&](int argument) {
-    return argument < argc ? std::strtoull(argv[argument], nullptr, 10) : 0;
-  };
+  const auto number = [&](int argument) { return argument < argc ? std::strtoull(argv[argument], nullptr, 10) : 0; };
   const hedgerow::storage::TestFolder folder(std::filesystem::canonical(argv[1]));
   hedgerow::storage::LiveAndEnd(folder, number(2), number(3), number(4));
   return 0;

@@ -120,12 +120,8 @@ void RecordedDisk::Do(const DiskOperation& operation) {
   const auto found = live_.find(operation.path);
   const std::shared_ptr<File> file = found == live_.end() ? nullptr : found->second;
   switch (operation.kind) {
-    case Kind::kMake:
-      ChangeName({.name = operation.path, .file = std::make_shared<File>()});
-      break;
-    case Kind::kMakeFolder:
-      folders_.insert(operation.path);
-      break;
+    case Kind::kMake: ChangeName({.name = operation.path, .file = std::make_shared<File>()}); break;
+    case Kind::kMakeFolder: folders_.insert(operation.path); break;
     case Kind::kWrite:
       HEDGEROW_CHECK(file != nullptr);
       file->unsynced.push_back({.place = operation.place, .bytes = operation.bytes});
@@ -139,9 +135,7 @@ void RecordedDisk::Do(const DiskOperation& operation) {
       changes_[FolderOf(operation.path)].push_back({gone, there});
       break;
     }
-    case Kind::kRemove:
-      ChangeName({.name = operation.path, .file = nullptr});
-      break;
+    case Kind::kRemove: ChangeName({.name = operation.path, .file = nullptr}); break;
     case Kind::kSync:
       if (file == nullptr) break;
       for (const Write& write : std::exchange(file->unsynced, {})) {
@@ -154,8 +148,7 @@ void RecordedDisk::Do(const DiskOperation& operation) {
         for (const Change& change : changes) Apply(change, durable_);
       }
       break;
-    case Kind::kNote:
-      break;
+    case Kind::kNote: break;
   }
 }
 
@@ -163,8 +156,8 @@ void RecordedDisk::Do(const DiskOperation& operation) {
 std::string RecordedDisk::ContentsAfterCut(const File& file, std::mt19937_64& random) {
   std::map<size_t, std::vector<const Write*>> sectors;
   for (const Write& write : file.unsynced) {
-    for (size_t sector = write.place / kSector_bytes;
-         sector <= (write.place + write.bytes.size() - 1) / kSector_bytes; ++sector) {
+    for (size_t sector = write.place / kSector_bytes; sector <= (write.place + write.bytes.size() - 1) / kSector_bytes;
+         ++sector) {
       sectors[sector].push_back(&write);
     }
   }
@@ -279,10 +272,9 @@ int rename(const char* from, const char* to) noexcept {
   std::string name = hedgerow::storage::Below(from);
   const int result = static_cast<int>(syscall(SYS_rename, from, to));
   if (result == 0 && !name.empty()) {
-    hedgerow::storage::TheRecorder().operations.push_back(
-        {.kind = hedgerow::storage::DiskOperation::Kind::kRename,
-         .path = std::move(name),
-         .to = hedgerow::storage::Below(to)});
+    hedgerow::storage::TheRecorder().operations.push_back({.kind = hedgerow::storage::DiskOperation::Kind::kRename,
+                                                           .path = std::move(name),
+                                                           .to = hedgerow::storage::Below(to)});
   }
   return result;
 }

@@ -66,9 +66,8 @@ void ApplyToModel(raft::RestoredState& state, const raft::Persist& persist) {
   if (persist.hard_state.has_value()) state.hard_state = *persist.hard_state;
   if (persist.new_start.has_value()) {
     const raft::NewStart& start = *persist.new_start;
-    std::erase_if(state.entries, [&start](const raft::Entry& entry) {
-      return start.empties || entry.index <= start.after.index;
-    });
+    std::erase_if(state.entries,
+                  [&start](const raft::Entry& entry) { return start.empties || entry.index <= start.after.index; });
     state.start = start.after;
     state.snapshot.last = start.snapshot;
   }
@@ -84,10 +83,9 @@ bool Same(const raft::RestoredState& a, const raft::RestoredState& b) {
 }
 
 std::string Describe(const raft::RestoredState& state) {
-  return absl::StrCat("term ", state.hard_state.term.value(), ", vote ", state.hard_state.voted_for.value(),
-                      ", ", state.entries.size(), " entries after ", state.start.index.value(), "/",
-                      state.start.term.value(), ", the last of term ",
-                      state.entries.empty() ? 0 : state.entries.back().term.value());
+  return absl::StrCat("term ", state.hard_state.term.value(), ", vote ", state.hard_state.voted_for.value(), ", ",
+                      state.entries.size(), " entries after ", state.start.index.value(), "/", state.start.term.value(),
+                      ", the last of term ", state.entries.empty() ? 0 : state.entries.back().term.value());
 }
 
 raft::Persist Story::Next() {
@@ -99,8 +97,7 @@ raft::Persist Story::Next() {
     if (Below(2) == 0) Append(persist, 1);
   } else if (with_snapshots_ && what >= 97) {
     Start(persist);
-  } else if (const uint64_t loose =
-                 LastIndex() - std::max(state_.start.index, state_.snapshot.last.index).value();
+  } else if (const uint64_t loose = LastIndex() - std::max(state_.start.index, state_.snapshot.last.index).value();
              what < 10 && loose > 0) {
     const uint64_t gone = 1 + Below(std::min<uint64_t>(loose, 20));
     persist.truncate_from = raft::LogIndex(LastIndex() - gone + 1);
@@ -146,8 +143,7 @@ void Story::Start(raft::Persist& persist) {
                            .term = place == 0 ? state_.start.term : state_.entries[place - 1].term};
     };
     start.snapshot = at(first + Below(LastIndex() - first + 1));
-    start.after =
-        at(state_.start.index.value() + Below(start.snapshot.index.value() - state_.start.index.value() + 1));
+    start.after = at(state_.start.index.value() + Below(start.snapshot.index.value() - state_.start.index.value() + 1));
   }
   persist.new_start = start;
   ApplyToModel(state_, persist);

@@ -58,12 +58,9 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
 
   void Listen() {
     receiver_.reset();
-    auto listening = Receiver::Listen({.cluster_id = kTransferCluster,
-                                       .keys = &keys_,
-                                       .self = raft::NodeId(2),
-                                       .address = address_,
-                                       .tls = tls_},
-                                      *got_, *this);
+    auto listening = Receiver::Listen(
+        {.cluster_id = kTransferCluster, .keys = &keys_, .self = raft::NodeId(2), .address = address_, .tls = tls_},
+        *got_, *this);
     ASSERT_TRUE(listening.ok()) << listening.status();
     receiver_ = *std::move(listening);
   }
@@ -117,8 +114,7 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
     EXPECT_GE(receiver_->statistics().received_bytes, bytes);
   }
   // Slow enough to be met in the midst of it: so much has arrived.
-  std::unique_ptr<Sender> SendSlowly(const raft::EntryId& last, uint64_t bytes_per_second,
-                                     uint64_t arrived_bytes) {
+  std::unique_ptr<Sender> SendSlowly(const raft::EntryId& last, uint64_t bytes_per_second, uint64_t arrived_bytes) {
     std::unique_ptr<Sender> sender = NewSender(bytes_per_second);
     sender->Send(OfferOf(last));
     AwaitReceived(arrived_bytes);
@@ -149,8 +145,7 @@ class TransferTest : public ::testing::Test, public ReceiverHost {
   }
   size_t FilesAtReceiver() {
     size_t files = 0;
-    for (const auto& file : std::filesystem::directory_iterator(to_.log() + "/snapshots"))
-      files += file.exists();
+    for (const auto& file : std::filesystem::directory_iterator(to_.log() + "/snapshots")) files += file.exists();
     return files;
   }
 

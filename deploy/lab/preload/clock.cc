@@ -82,8 +82,7 @@ int64_t StampNs(int64_t machine_ns) {
 
 void Restamp(msghdr& message) {
   if (AheadNs() == 0 && the_clock->ahead_before_ns.load() == 0) return;
-  for (cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr;
-       control = CMSG_NXTHDR(&message, control)) {
+  for (cmsghdr* control = CMSG_FIRSTHDR(&message); control != nullptr; control = CMSG_NXTHDR(&message, control)) {
     if (control->cmsg_level != SOL_SOCKET || control->cmsg_type != SCM_TIMESTAMPNS) continue;
     timespec stamp{};
     std::memcpy(&stamp, CMSG_DATA(control), sizeof(stamp));
@@ -137,8 +136,7 @@ int recvmmsg(int socket, mmsghdr* messages, unsigned int count, int flags, times
 }
 
 int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* until) {
-  static const auto next =
-      Next<int (*)(pthread_cond_t*, pthread_mutex_t*, const timespec*)>("pthread_cond_timedwait");
+  static const auto next = Next<int (*)(pthread_cond_t*, pthread_mutex_t*, const timespec*)>("pthread_cond_timedwait");
   // By its attribute the condition may wait by the monotonic clock. Nothing asks it: whoever has set that has
   // also taken `until` from there, and no monotonic clock is anywhere near the wall clock.
   timespec monotonic{};
@@ -149,8 +147,7 @@ int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, co
   return next(condition, mutex, &at);
 }
 
-int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
-                           const timespec* until) {
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock, const timespec* until) {
   static const auto next =
       Next<int (*)(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*)>("pthread_cond_clockwait");
   const timespec at = clock == CLOCK_REALTIME ? ToMachine(*until) : *until;
