@@ -61,7 +61,7 @@ absl::StatusOr<InstanceLock> InstanceLock::Acquire(const std::string& folder, co
 }
 
 InstanceLock::~InstanceLock() {
-  if (fd_.valid()) unlink(path_.c_str());
+  if (fd_.valid() && StillThere(path_, fd_.get())) unlink(path_.c_str());  // not one that has been made since
 }
 
 }  // namespace hedgerow

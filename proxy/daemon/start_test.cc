@@ -9,6 +9,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <optional>
 #include <thread>
 
 #include <gmock/gmock.h>
@@ -65,6 +66,15 @@ TEST_F(InstanceLockTest, ADeadOwnersLockIsTakenOver) {
   struct stat info {};
   ASSERT_EQ(stat((folder_ + "/one.lock").c_str(), &info), 0);
   EXPECT_TRUE(InstanceLock::Acquire(folder_, "one").ok());
+}
+
+TEST_F(InstanceLockTest, AnotherOwnersFileIsNotRemoved) {
+  std::optional<absl::StatusOr<InstanceLock>> first(InstanceLock::Acquire(folder_, "one"));
+  ASSERT_EQ(unlink((folder_ + "/one.lock").c_str()), 0);  // by hand
+  const auto second = InstanceLock::Acquire(folder_, "one");
+  ASSERT_TRUE(second.ok()) << second.status();
+  first.reset();
+  EXPECT_EQ(InstanceLock::Acquire(folder_, "one").status().code(), absl::StatusCode::kAlreadyExists);
 }
 
 TEST_F(InstanceLockTest, OnlyOneOfManyRacersHoldsIt) {
