@@ -399,9 +399,13 @@ enum hr_late_verdict { HR_LATE_UNKNOWN, HR_LATE_FIRST, HR_LATE_WINNER, HR_LATE_L
  */
 HR_GLOBAL __u32 hr_judge_freed(struct hr_request_key *key, __u32 flags, __u64 now_ns) {
   __u32 place = flags & (HR_MAX_BACKENDS_PER_SERVICE - 1), winner;
-  struct hr_late *late = key ? bpf_map_lookup_elem(&late_requests, key) : 0;
+  struct hr_request_key copy; /* Linux 6.1 takes no map's key by a pointer that a global function was given */
+  struct hr_late *late;
   __u8 bit = 1u << place;
 
+  if (!key) return HR_LATE_UNKNOWN;
+  copy = *key;
+  late = bpf_map_lookup_elem(&late_requests, &copy);
   if (!late || now_ns > late->freed_ns + HR_LATE_NS || !(late->sent & bit)) return HR_LATE_UNKNOWN;
   winner = READ_ONCE(late->winner);
   if ((flags & HR_LATE_UNTRACKED) && (late->answered & bit) && winner != place) return HR_LATE_UNKNOWN;
