@@ -122,16 +122,16 @@ TEST_F(WatchLiveTest, WhatAStandstillOfTheMachineTakesFromTheLeaseIsForgiven) {
     const auto links = net::ListLinks();
     for (const net::LinkInfo& link : *links)
       if (link.name.ends_with("c0")) outer = link.name;
-    // A lap of 200 ms: so much of the 1,600 bytes that each is charged for passes in that time.
+    // A lap of 80 ms, for which each packet is charged 1,600 bytes. After 100 ms the process would begin another.
     ASSERT_EQ(Shell("tc class change dev " + outer +
-                    " parent 1: classid 1:a htb rate 64kbit ceil 64kbit burst 16 cburst 16"
+                    " parent 1: classid 1:a htb rate 160kbit ceil 160kbit burst 16 cburst 16"
                     " mpu 1600 quantum 1600"),
               0);
     const auto await_lap = [&] {
       const uint64_t laps = victim.clock().laps;
       for (int i = 0; i < 1'000 && victim.clock().laps == laps; ++i) usleep(1'000);
     };
-    for (int turn = 0; turn < 3; ++turn) {
+    for (int turn = 0; turn < 5; ++turn) {
       await_lap();
       victim.Kill(SIGSTOP);
       await_lap();

@@ -61,15 +61,14 @@ HR_INLINE int hr_has_turned(struct hr_watch_clock *clock, const struct hr_watch 
 }
 
 /*
- * A lap that is late by far: the machine stood still, the loop with it, and what it missed was not its own fault.
- * Bounded, so that laps which are always late do not speak for a loop that hangs.
+ * A lap that is late by far: the machine stood still, the loop with it, and what it missed was not its own fault; a
+ * turn that this lap sees may have been before. Bounded, so that laps which are always late do not speak for a loop
+ * that hangs.
  */
-HR_INLINE void hr_forgive(struct hr_watch_clock *clock, __u64 now_ns) {
-  __u64 gap_ns = now_ns - clock->last_lap_ns;
-
+HR_INLINE void hr_forgive(struct hr_watch_clock *clock, __u64 gap_ns, int turned) {
   if (gap_ns < HR_WATCH_STANDSTILL_NS || clock->forgiven_ns >= HR_WATCH_FORGIVEN_MAX_NS) return;
   clock->forgiven_ns += gap_ns;
-  clock->turned_ns += gap_ns;
+  if (!turned) clock->turned_ns += gap_ns;
 }
 
 /*
@@ -85,7 +84,6 @@ HR_INLINE int hr_is_stalled(struct hr_watch_clock *clock, const struct hr_watch 
   unsigned int state = 1;
   __u64 silent_ns;
 
-  if (hr_has_turned(clock, watch, standing, now_ns)) return 0;
   silent_ns = now_ns - clock->turned_ns;
   if (!standing->lease_until_ns || silent_ns < watch_config.stall_from_ns || silent_ns >= watch_config.stall_until_ns)
     return 0;
@@ -195,8 +193,9 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   __u64 now_ns = bpf_ktime_get_ns();
   struct hr_watch *watch;
   __u32 zero = 0;
+  __u64 gap_ns;
   __u32 why;
-  int stalled;
+  int turned, stalled;
 
   watch = bpf_map_lookup_elem(&node_watch, &zero);
   if (!clock || !watch) return TC_ACT_SHOT;
@@ -204,14 +203,16 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
     ++clock->stale;
     return TC_ACT_SHOT;
   }
-  hr_forgive(clock, now_ns);
+  gap_ns = now_ns - clock->last_lap_ns;
   WRITE_ONCE(clock->last_lap_ns, now_ns);
   ++clock->laps;
   if (!hr_leads(watch, &standing)) {
     clock->resigned = clock->stalled_laps = 0;
     return hr_rests(clock, watch) ? TC_ACT_SHOT : hr_go_round(skb, epoch);
   }
-  stalled = hr_is_stalled(clock, watch, &standing, now_ns);
+  turned = hr_has_turned(clock, watch, &standing, now_ns);
+  hr_forgive(clock, gap_ns, turned);
+  stalled = !turned && hr_is_stalled(clock, watch, &standing, now_ns);
   why = hr_why_resign(clock, watch, &standing, stalled, now_ns);
   if (why == HR_WATCH_ALIVE) {
     clock->resigned = 0;
