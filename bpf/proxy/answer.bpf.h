@@ -387,10 +387,9 @@ HR_INLINE int hr_is_of_untracked(const struct hr_request *request, __u64 word, c
 
 enum hr_late_verdict { HR_LATE_UNKNOWN, HR_LATE_FIRST, HR_LATE_WINNER, HR_LATE_LOSER };
 
-#define HR_LATE_IS_ERROR 0x100u /* of `flags`: it is no answer; the low bits are the backend's place */
-#define HR_LATE_UNTRACKED                                                                     \
-  0x200u /* requests were forwarded under such keys: only a loser's first datagram is its own \
-          */
+#define HR_LATE_IS_NACK 0x100u /* of `flags`: it is no answer; the low bits are the backend's place */
+/* Requests were forwarded under such keys: only a loser's first datagram is its own, and that not for ever. */
+#define HR_LATE_UNTRACKED 0x200u
 
 /*
  * What a datagram of a backend is to the request that it names, once that one's place is free again: the first late
@@ -408,18 +407,24 @@ HR_GLOBAL __u32 hr_judge_freed(struct hr_request_key *key, __u32 flags, __u64 no
   late = bpf_map_lookup_elem(&late_requests, &copy);
   if (!late || now_ns > late->freed_ns + HR_LATE_NS || !(late->sent & bit)) return HR_LATE_UNKNOWN;
   winner = READ_ONCE(late->winner);
-  if ((flags & HR_LATE_UNTRACKED) && (late->answered & bit) && winner != place) return HR_LATE_UNKNOWN;
-  if (!(flags & HR_LATE_IS_ERROR)) {
+  if ((flags & HR_LATE_UNTRACKED) && winner != place &&
+      ((late->answered & bit) || now_ns > late->freed_ns + HR_FLOW_UDP_NS))
+    return HR_LATE_UNKNOWN;
+  if (!(flags & HR_LATE_IS_NACK)) {
     winner = __sync_val_compare_and_swap(&late->winner, HR_NO_BACKEND, place);
     late->answered |= bit;
+  } else if (winner == HR_NO_BACKEND) { /* it goes to the client, and so does an answer that comes after it */
+    winner = place;
   }
   return (__u32)late->way << 8 | (winner == HR_NO_BACKEND ? HR_LATE_FIRST
                                   : winner == place       ? HR_LATE_WINNER
                                                           : HR_LATE_LOSER);
 }
 
+/* Where answers may have several datagrams, nothing tells a loser's from those of a request that was forwarded. */
 HR_INLINE __u32 hr_late(struct hr_request_key *key, const struct hr_reply *reply, __u32 flags) {
-  if (reply->untracked && hr_owes_one(reply)) flags |= HR_LATE_UNTRACKED;
+  if (reply->untracked && !hr_owes_one(reply)) return HR_LATE_UNKNOWN;
+  if (reply->untracked) flags |= HR_LATE_UNTRACKED;
   return hr_judge_freed(key, reply->index | flags, reply->now_ns);
 }
 

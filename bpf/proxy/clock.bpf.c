@@ -29,8 +29,6 @@
 
 /* A program that judges a reply has ended so long after it began. */
 #define HR_REPLY_TAKES_NS 1000000
-/* An answered request's copy that is still there so long after was left by an older version's program. */
-#define HR_COPY_LEFT_NS 1000000000
 
 struct hr_lap {
   struct __sk_buff *skb;
@@ -107,15 +105,10 @@ HR_INLINE int hr_is_over(const struct hr_visit *visit) {
          !request->sent_again && visit->now_ns > request->done_ns + HR_REPLY_TAKES_NS;
 }
 
-/* Is the reply program that has ended the request still at work with it? */
-HR_INLINE int hr_is_in_hand(const struct hr_visit *visit) {
-  __u32 state = HR_WORD_STATE(visit->word);
-
-  return (state == HR_STATE_ANSWERED || state == HR_STATE_NACKED) && READ_ONCE(visit->request->parked) &&
-         visit->now_ns < visit->request->done_ns + HR_COPY_LEFT_NS;
-}
-
-/* The request's place is free from here on, but what comes late of it is still known (hr_judge_freed). */
+/*
+ * The request's place is free from here on, but what comes late of it is still known (hr_judge_freed). An answer of
+ * several datagrams may go on then: an older request's note must not make its backend a loser.
+ */
 HR_INLINE void hr_note_late(const struct hr_visit *visit) {
   const struct hr_request *request = visit->request;
   struct hr_late late = {.freed_ns = visit->now_ns,
@@ -124,8 +117,11 @@ HR_INLINE void hr_note_late(const struct hr_visit *visit) {
                          .answered = HR_ANSWERED_MASK(request->masks),
                          .way = HR_REQUEST_WAY(request->flags)};
 
-  if (!(late.sent & (late.sent - 1)) && !hr_is_unanswered(visit->word)) return;
-  bpf_map_update_elem(&late_requests, &request->key, &late, BPF_ANY);
+  if ((late.sent & (late.sent - 1)) || hr_is_unanswered(visit->word)) {
+    if (bpf_map_update_elem(&late_requests, &request->key, &late, BPF_ANY)) hr_host_reason(HR_REASON_FLOW_FAILED);
+  } else if (!visit->config->profile.one_datagram) {
+    bpf_map_delete_elem(&late_requests, &request->key);
+  }
 }
 
 /*
@@ -140,11 +136,10 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   int retained = ((sent & (sent - 1)) && !hr_is_over(visit)) || HR_OUTSTANDING_NOW(request->outstanding) ||
                  (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->config->profile.one_datagram);
 
-  if (hr_is_in_hand(visit)) {
+  if (READ_ONCE(request->parked)) { /* the program that has ended it is still at work with it */
     hr_requeue(visit, visit->now_ns + (1ull << HR_FINE_SHIFT), 1);
     return;
   }
-  hr_give_copy_back(visit->index);
   if (retained && visit->now_ns < request->done_ns + hr_retention_ns(visit->config, word)) {
     hr_requeue(visit, request->done_ns + hr_retention_ns(visit->config, word), 0);
     return;
@@ -156,9 +151,9 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
       hr_requeue(visit, visit->now_ns, 1);
       return;
     }
+    hr_note_late(visit);
     hr_scoreboard_remove(visit->wheel, request->set,
                          HR_REFERENCE(HR_WORD_GENERATION(word), request->tag, visit->index));
-    hr_note_late(visit);
   }
   /* Another backend won, and the first never answered. */
   if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);

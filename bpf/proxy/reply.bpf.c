@@ -127,7 +127,8 @@ HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *pack
  * socket is connected to nothing, which would take both, and if none is connected to the VIP. Inline for the same
  * reason as hr_goes_direct.
  */
-HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_reply *reply) {
+HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_reply *reply,
+                                 __u32 late) {
   struct hr_ends ends = {.remote = packet->source,
                          .local = packet->destination,
                          .remote_port_be = packet->source_port_be,
@@ -136,7 +137,7 @@ HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *
   __u32 found = hr_udp_socket(skb, &ends);
 
   if (found == HR_UDP_CONNECTED) return 1;
-  if (reply->untracked || !reply->config->profile.one_datagram) return 0;
+  if (late || reply->untracked || !reply->config->profile.one_datagram) return 0;
   if (found == HR_UDP_UNCONNECTED) return 1;
   ends.remote = reply->config->vip;
   ends.remote_port_be = reply->config->port_be;
@@ -214,7 +215,9 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     return hr_act(skb, packet, &answer, reply);
   }
   request = hr_find_request(&key, &reply->reference);
-  late = request ? HR_LATE_UNKNOWN : hr_late(&key, reply, 0);
+  late = request
+             ? HR_LATE_UNKNOWN
+             : hr_late(&key, reply, hr_is_nack(skb, payload, reply->config, reply->config_id) ? HR_LATE_IS_NACK : 0);
   if (!reply->known && !late && !(request && (HR_SENT_MASK(request->masks) & (1u << reply->index))))
     return hr_pass_unknown();
   if (request && HR_WORD_STATE(READ_ONCE(request->word)) == HR_STATE_PENDING && hr_udp_checksum_is_wrong(skb, packet)) {
@@ -224,13 +227,14 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     answer.reason = HR_REASON_BAD_CHECKSUM;
   } else if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->config, reply->config_id));
+  } else if (hr_answers_another(skb, packet, reply, late)) {
+    hr_reason(reply->service_stats, HR_REASON_DIRECT);
+    return TC_ACT_UNSPEC;
   } else if (late) {
     reply->way = late >> 8;
     answer = hr_answer_late(late, reply);
-    hr_note_untracked(reply);
-  } else if (hr_answers_another(skb, packet, reply)) {
-    hr_reason(reply->service_stats, HR_REASON_DIRECT);
-    return TC_ACT_UNSPEC;
+    /* It was asked long ago, so it does not make its backend healthy: others may queue behind it. */
+    hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
   } else if (reply->untracked) {
     hr_note_untracked(reply);
   }
@@ -363,7 +367,7 @@ HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr
   word = request ? READ_ONCE(request->word) : 0;
   if (!request || HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
     /* The request neither waits nor is retained: the error is about a copy that lost, and comes after its retention. */
-    __u32 late = hr_late(&key, reply, HR_LATE_IS_ERROR);
+    __u32 late = hr_late(&key, reply, HR_LATE_IS_NACK);
 
     return (late & 0xff) == HR_LATE_LOSER ? hr_answer_late(late, reply) : answer;
   }

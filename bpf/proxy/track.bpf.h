@@ -113,8 +113,8 @@ HR_INLINE __u32 hr_outstanding_after(const struct hr_request *old, const struct 
 }
 
 /*
- * A request takes its key over from `old_index`, which is detached, with the replies that are outstanding. 1: its first
- * send should go to a backend that owes the key nothing. A global function: rare.
+ * A request takes its key over from `old_index`, which is detached next, with the replies that are outstanding. 1: its
+ * first send should go to a backend that owes the key nothing. A global function: rare.
  */
 HR_GLOBAL int hr_inherit(__u32 config_id, __u32 old_index, __u32 index, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -159,6 +159,7 @@ HR_INLINE __u32 hr_take_key_over(__u32 config_id, struct hr_request *fresh, __u6
                                  __u64 now_ns) {
   struct hr_request *old = hr_request_at(HR_REFERENCE_REQUEST(known));
   __u64 word;
+  int owed;
 
   if (!old) return HR_REASON_KEY_BUSY;
   word = READ_ONCE(old->word);
@@ -178,10 +179,11 @@ HR_INLINE __u32 hr_take_key_over(__u32 config_id, struct hr_request *fresh, __u6
     __sync_fetch_and_or(&old->masks, HR_MASKS_SENT(1u << fresh->first));
     return HR_REASON_RETRANSMISSION;
   }
+  /* Before the swap, behind which the clock may free the older one, and its entry serve another. */
+  owed = hr_inherit(config_id, HR_REFERENCE_REQUEST(known), HR_REFERENCE_REQUEST(reference), now_ns);
   if (__sync_val_compare_and_swap(&old->word, word, word | HR_WORD_DETACHED) != word) return HR_REASON_KEY_BUSY;
   hr_flights_end(config_id, HR_REFERENCE_REQUEST(known), 0); /* no reply finds it any more */
-  if (hr_inherit(config_id, HR_REFERENCE_REQUEST(known), HR_REFERENCE_REQUEST(reference), now_ns))
-    hr_steer_owed(config_id, HR_REFERENCE_REQUEST(reference), now_ns);
+  if (owed) hr_steer_owed(config_id, HR_REFERENCE_REQUEST(reference), now_ns);
   return hr_swap_in_set(fresh->set, known, reference) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
 }
 

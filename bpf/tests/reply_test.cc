@@ -12,6 +12,7 @@
 namespace hedgerow::packets {
 namespace {
 
+using ::testing::Contains;
 using ::testing::Pair;
 
 class ReplyTest : public PacketTest {
@@ -109,18 +110,20 @@ TEST_F(ReplyTest, CopiesAreHeldAsLongAsAnswersTake) {
 }
 
 // The word says that the request is answered, and the program that has written it still works with the entry: its copy
-// is there.
+// is there. That may take long, where its virtual processor is taken away.
 TEST_F(ReplyTest, ARequestIsNotFreedUnderTheProgramThatEndsIt) {
   Split(DnsRequest4(1));
   const uint32_t request = FindDns(1), parked = Request(request).parked;
-  Request(request).parked = 0;
   Reply(DnsReply4(1, kA4));
   Request(request).parked = parked;
-  Advance(20 * kMillisecond);
-  FireNow(request);
-  EXPECT_EQ(StateOf(request), HR_STATE_ANSWERED);
-  EXPECT_EQ(FindDns(1), request);
-  Advance(2 * kSecond);  // a program of an older version has ended, and left the copy to the clock
+  for (const uint64_t later_ns : {20 * kMillisecond, 2 * kSecond}) {
+    Advance(later_ns);
+    FireNow(request);
+    EXPECT_EQ(StateOf(request), HR_STATE_ANSWERED);
+    EXPECT_EQ(Request(request).parked, parked);
+    EXPECT_EQ(FindDns(1), request);
+  }
+  Request(request).parked = 0;
   FireNow(request);
   EXPECT_EQ(StateOf(request), HR_STATE_FREE);
 }
@@ -357,6 +360,69 @@ TEST_F(ReplyTest, AnAnswerLaterThanTheFlowIsBelievedReachesTheClientOnce) {
   EXPECT_EQ(Reply(DnsReply4(1, kB4)).verdict, kRedirected) << "the same server's second one, as directly";
   Advance(HR_LATE_NS);
   ExpectUntouched(DnsReply4(1, kB4), {{"host:no_flow", 1}});
+}
+
+// The client uses the correlation bytes again, and what it gets for them is no loser's.
+TEST_F(ReplyTest, AnAnswerGoesOnAlthoughItsBackendLostAnOlderRequest) {
+  const auto lose = [this] {
+    Ask(1);
+    const uint32_t request = Find(1);
+    FireNow(request);
+    Answer(1, SentTo(request) & 0b10 ? kB4 : kC4);
+    EndRetention(request);
+    VisitAll();
+    ASSERT_EQ(StateOf(request), HR_STATE_FREE);
+  };
+  lose();
+  EXPECT_THAT(Answer(1, kA4).changes, Contains(Pair("raw4:late", 1)));
+  Ask(1);
+  EXPECT_EQ(Answer(1, kA4).verdict, kRedirected);
+  FireNow(Find(1));
+  ASSERT_EQ(Find(1), 0u);
+  EXPECT_EQ(Answer(1, kA4, {43}).verdict, kRedirected) << "its second datagram, after the due time";
+  lose();
+  ASSERT_TRUE(plane().policy().SetBypass("raw4", true).ok());
+  Ask(1);
+  EXPECT_EQ(Answer(1, kA4).verdict, kRedirected) << "to a request that was forwarded";
+  EXPECT_EQ(Answer(1, kA4, {43}).verdict, kRedirected);
+}
+
+TEST_F(ReplyTest, ALosersOneDatagramIsNotAwaitedForEver) {
+  const uint32_t request = AskBoth(1);
+  Reply(DnsReply4(1, kB4));
+  EndRetention(request);
+  VisitAll();
+  ASSERT_TRUE(plane().policy().SetBypass("dns4", true).ok());
+  Advance(20 * kSecond);
+  Split(DnsRequest4(1));
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected) << "to the request that was forwarded";
+}
+
+TEST_F(ReplyTest, ANackThatComesLateDecidesNothing) {
+  const uint32_t request = AskBoth(1);
+  MakeExpired(request);
+  VisitAll();
+  Advance(12 * kSecond);
+  VisitAll();
+  ASSERT_EQ(StateOf(request), HR_STATE_FREE);
+  const RunResult nack = Reply(DnsReply4(1, kA4, /*rcode=*/2));
+  EXPECT_EQ(nack.verdict, kRedirected);
+  EXPECT_FALSE(nack.changes.contains("dns4.late_answers"));
+  const RunResult answer = Reply(DnsReply4(1, kB4));
+  EXPECT_EQ(answer.verdict, kRedirected);
+  EXPECT_EQ(answer.changes.at("dns4.late_answers"), 1);
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kDropped);
+}
+
+TEST_F(ReplyTest, WhatComesLateMakesNoBackendHealthy) {
+  const uint32_t request = AskBoth(1);
+  Reply(DnsReply4(1, kB4));
+  EndRetention(request);
+  VisitAll();
+  BackendState(kDns4A).health = HR_DOWN;
+  BackendState(kDns4A).health_since_ns = NowNs();
+  EXPECT_THAT(Reply(DnsReply4(1, kA4)).changes, Contains(Pair("dns4:late", 1)));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_DOWN) << "others may queue behind what it works off";
 }
 
 // DNS: the reply must echo the question of the newer request, in whatever case.

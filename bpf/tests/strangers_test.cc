@@ -232,6 +232,8 @@ TEST_F(DirectSocketsTest, AfterAHedgeWhatNamesNoRequestIsTheClientsOwn) {
   ASSERT_EQ(StateOf(request), HR_STATE_FREE);
   ExpectUntouched(DnsReply4(9, kA4), {{"dns4:direct", 1}});
   EXPECT_THAT(Reply(DnsReply4(1, kA4)).changes, Contains(Pair("dns4:late", 1)));
+  const net::UniqueFd direct = Socket(SOCK_DGRAM, kClient4, kClientPort, kA4, 53);
+  ExpectUntouched(DnsReply4(1, kA4), {{"dns4:direct", 1}});
 }
 
 TEST_F(DirectSocketsTest, WhileUntrackedRequestsAreOnTheirWayAnAnswerIsTheVips) {
