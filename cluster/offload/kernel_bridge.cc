@@ -160,8 +160,8 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   }
   if (open_ && MembershipOf(raft) != opened_members_) FenceAndSettle(replica);
   const bool durable = raft.durable_sequence() == raft.asked_sequence();
-  const bool leads = raft.role() == raft::Role::kLeader;
-  if (open_ && (durable || leads) && CapabilitiesFor(raft) != capabilities_) FenceAndSettle(replica);
+  const auto leads = [&raft] { return raft.role() == raft::Role::kLeader; };  // until a fence tells it otherwise
+  if (open_ && (durable || leads()) && CapabilitiesFor(raft) != capabilities_) FenceAndSettle(replica);
   if (open_ && OwnsLog() && opened_.role == raft::Role::kFollower) {
     HEDGEROW_CHECK(raft.log().last_index() == fed_end_);
   }
@@ -173,7 +173,7 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   // A leader's grants and appends nothing, and its term was durable before anybody was asked for a vote. Under
   // load there may never be a turn at whose end all is written, and without its lease it would be taken for one
   // that stands still.
-  if (!open_ && (all_written || leads)) {
+  if (!open_ && (all_written || leads())) {
     Open(now_ns, raft);
   } else if (open_ && Lags(raft)) {
     Lease(now_ns, raft);

@@ -91,6 +91,44 @@ TEST(KernelBridgeMembers, BothMasksAndThoseThatLeaveGoToTheKernel) {
   EXPECT_EQ(host.kernel.shared().members[1].node, 0u) << "and now it has left";
 }
 
+// What its kernel part has counted until a fence may commit its own removal: then it follows, and waits for its disk.
+TEST(KernelBridgeMembers, ALeaderThatLeavesBehindItsLastFenceIsOpenedOnceAllIsWritten) {
+  for (const Durability durability : {Durability::kDisk, Durability::kMemory}) {
+    Host host(durability);
+    Lead(host);
+    const auto acknowledged = [&](uint32_t epoch, uint64_t index, uint64_t loop_seq) {
+      for (const uint64_t member : {1, 2})
+        ArriveOf(host, epoch, member, 1,
+                 raft::AppendReply{.accepted = true, .index = LogIndex(index), .loop_seq = loop_seq});
+    };
+    acknowledged(0, 1, 1);
+    host.Turn();
+    host.replica->Feed(raft::ChangeMembership{.changes = {{.kind = Kind::kRemove, .node = NodeId(3)}}});
+    host.Turn();
+    acknowledged(1, 2, 2);
+    host.disk_held = true;
+    host.Turn();
+    ASSERT_EQ(host.raft().configuration().epoch, 2u) << "the last one, without it";
+    ASSERT_EQ(host.raft().commit(), LogIndex(2));
+    uint64_t fences = 0;
+    host.fence_begins = [&] {
+      if (++fences == 1) acknowledged(2, 3, 3);
+    };
+    for (int i = 0; i < 100 && fences == 0; ++i) {
+      host.now_ns += kMillisecond;
+      host.Turn();
+    }
+    ASSERT_EQ(fences, 1u) << "it checks its quorum";
+    ASSERT_EQ(host.raft().commit(), LogIndex(3));
+    ASSERT_EQ(host.raft().role(), Role::kFollower);
+    ASSERT_LT(host.raft().durable(), LogIndex(3));
+    EXPECT_FALSE(host.bridge->open());
+    host.ReleaseDisk();
+    host.Turn();
+    EXPECT_TRUE(host.bridge->open());
+  }
+}
+
 TEST(KernelBridgeMembers, ATruncatedConfigurationIsTakenBackFromTheKernel) {
   Host host;
   host.Follow(1, 1);

@@ -7,6 +7,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -58,7 +59,8 @@ class Host : public kv::ReplicaHost {
                                             KernelBridgeOptions{.incarnation = ++incarnation_,
                                                                 .durability = durability_,
                                                                 .switches = switches_,
-                                                                .lease_ns = 10 * kMillisecond},
+                                                                .lease_ns = 10 * kMillisecond,
+                                                                .fence_begins = [this] { fence_begins(); }},
                                             [this](std::string_view datagram) { return kernel.Decode(datagram); });
     return bridge->Adopt(*replica);
   }
@@ -180,6 +182,7 @@ class Host : public kv::ReplicaHost {
   std::vector<hr_node_event> events;
   raft::RestoredState disk;
   bool disk_held = false;
+  std::function<void()> fence_begins = [] {};
   NativeKernel kernel;
   std::unique_ptr<kv::Replica> replica;
   std::unique_ptr<KernelBridge> bridge;
