@@ -119,6 +119,12 @@ void RequestRouter::FollowCommittedTime(uint64_t now_ns) {
   StoodStill(now_ns);
 }
 
+bool RequestRouter::TakesPlaceInWindow(const Request& request) const {
+  const RequestKey& key = request.command.key;
+  return !request.is_read() && key.kind == CommandKind::kWindowed && !by_key_.contains(key) &&
+         !state_.Known(key).has_value();
+}
+
 bool RequestRouter::IsProposed(const RequestKey& key) const {
   const auto same = by_key_.find(key);
   return same != by_key_.end() && std::any_of(same->second.begin(), same->second.end(),

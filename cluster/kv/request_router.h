@@ -138,6 +138,9 @@ class RequestRouter {
   // well.
   void SetServes(bool serves) { serves_ = serves; }
   bool IsProposed(const RequestKey& key) const;
+  // A client's write without a session, or its CANCEL, that is new: a copy of what is known or waits here takes no
+  // place, and must not be told that nothing was done.
+  bool TakesPlaceInWindow(const Request& request) const;
   // What the node that a request was forwarded to says. It has applied it, or can do nothing with it.
   void ForwardAnswered(uint64_t now_ns, uint64_t tag, raft::NodeId from, const Answer& answer,
                        std::vector<Action>& actions);

@@ -25,8 +25,10 @@ namespace {
 constexpr size_t kSocketBuffer_bytes = 4 * 1024 * 1024;
 // Batches taken from one socket before others have their turn.
 constexpr int kBatchesPerTurn = 4;
-// How long a poll that found a socket empty is believed.
+// How long a poll that found a socket empty is believed, from its begin on.
 constexpr uint64_t kPollHolds_ns = 1'000'000;
+// A follower's clients wait while its loop commits, however patient the members are with each other.
+constexpr uint64_t kQuickSyncMax_ns = 2'000'000;
 // Clients that ask again do so within it; what followers say at rest does not keep a leader awake.
 constexpr uint64_t kSpinAfterRequest_ns = 2'000'000;
 
@@ -133,7 +135,7 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config, storage::L
   storage::StorageOptions stored;
   stored.path = config.data_dir;
   stored.sync = config.durability == Durability::kDisk;
-  stored.quick_sync_ns = config.election_floor_ns / 10;
+  stored.quick_sync_ns = std::min(config.election_floor_ns / 10, kQuickSyncMax_ns);
   stored.begins_with = config.Initial();
   stored.generation = {.epoch = config.cluster_epoch, .nonce = config.recovery_nonce};  // of one that joins
   stored.progress = progress;
@@ -336,9 +338,13 @@ void Node::TakeFromClients() {
     for (int i = 0; i < kBatchesPerTurn; ++i) {
       const std::vector<Datagram>& batch = client_socket_->Receive(now_ns_);
       for (const Datagram& datagram : batch) {
-        if (std::optional<kv::Request> request = front_end_.Take(datagram, now_ns_)) {
-          TakeFromClient(datagram.arrived_ns, std::move(*request));
+        std::optional<kv::Request> request = front_end_.Take(datagram, now_ns_);
+        if (!request.has_value()) continue;
+        if (replica_.router().TakesPlaceInWindow(*request) && !sources_->MayTakePlaceInWindow(datagram)) {
+          Send(kv::Answer{.reply_to = request->reply_to, .result = {.code = kv::ResultCode::kOverloaded}});
+          continue;
         }
+        TakeFromClient(datagram.arrived_ns, std::move(*request));
       }
       if (!batch.empty()) worked_ns_ = asked_ns_ = now_ns_;
       if (batch.size() < UdpSocket::kBatch) break;
@@ -429,10 +435,13 @@ void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
   announcer_.Led(term, now_ns_);
 }
 
-// Whether something has come. The next turn asks those sockets alone that are ready.
+// Whether something has come. The next turn asks those sockets alone that are ready. The time is from before: a thread
+// that a poll has woken may not run for a while (a quota of processor time is enforced there), and what comes
+// meanwhile no poll has seen.
 bool Node::Poll(const timespec* timeout) {
+  polled_ns_ = Monotonic_ns();
   ready_count_ = epoll_pwait2(epoll_, ready_.data(), static_cast<int>(ready_.size()), timeout, nullptr);
-  polled_ns_ = ready_count_ < 0 ? 0 : Monotonic_ns();
+  if (ready_count_ < 0) polled_ns_ = 0;
   ready_count_ = std::max(ready_count_, 0);
   return ready_count_ != 0;
 }
@@ -468,7 +477,7 @@ void Node::Sleep() {
   const uint64_t wait_ns = until_ns > spun_ns ? until_ns - spun_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),
                          .tv_nsec = static_cast<long>(wait_ns % 1'000'000'000)};
-  if (!Poll(until_ns == UINT64_MAX ? nullptr : &timeout)) polled_ns_ = 0;  // the time has come, and may be long over
+  Poll(until_ns == UINT64_MAX ? nullptr : &timeout);
   if (bridge != nullptr) bridge->Awake();
 }
 

@@ -231,7 +231,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   int epoll_ = -1;
   std::array<epoll_event, 8> ready_{};  // by the last poll
   int ready_count_ = 0;
-  uint64_t polled_ns_ = 0;  // when that was; 0: no poll knows
+  uint64_t polled_ns_ = 0;  // when that began; 0: no poll knows
   absl::Mutex mutex_;
   std::vector<std::function<void()>> posted_ ABSL_GUARDED_BY(mutex_);
   std::optional<NodeStatus> last_status_ ABSL_GUARDED_BY(mutex_);  // that was asked for

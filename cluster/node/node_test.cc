@@ -5,6 +5,7 @@
 #include "cluster/node/node.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <fstream>
@@ -15,6 +16,12 @@
 #include <thread>
 #include <vector>
 
+#include <pthread.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
@@ -23,6 +30,29 @@
 #include "cluster/node/testing/node_testing.h"
 #include "operate/version.h"
 #include "cluster/wire/hkv_trailer.h"
+
+namespace {
+
+std::atomic<pthread_t> late_thread{};
+
+bool IsSocket(int fd) {
+  int type = 0;
+  socklen_t size = sizeof(type);
+  return getsockopt(fd, SOL_SOCKET, SO_TYPE, &type, &size) == 0;
+}
+
+}  // namespace
+
+// The C library's, for the nodes below. The late thread, woken by another thread and not by a datagram, gets no
+// processor for a while, once.
+extern "C" int epoll_pwait2(int epoll, epoll_event* events, int size, const timespec* timeout, const sigset_t* mask) {
+  const auto ready = static_cast<int>(syscall(SYS_epoll_pwait2, epoll, events, size, timeout, mask, sizeof(uint64_t)));
+  if (ready == 1 && pthread_self() == late_thread && !IsSocket(events[0].data.fd)) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(450));
+    late_thread = pthread_t{};
+  }
+  return ready;
+}
 
 namespace hedgerow::node {
 namespace {
@@ -60,6 +90,56 @@ TEST_P(NodeTest, AWriteWithoutASessionIsDoneOnceWhereverItsCopiesGo) {
   EXPECT_EQ(Increment(other, wire::kHkvNoSession, 222), "2");
   EXPECT_EQ(Get(other, 1), "2");
   EXPECT_EQ(StatusOf(other).sessions, 0u);
+}
+
+// What waits in its socket by then no poll has named.
+TEST_P(NodeTest, AFollowerThatHasToWaitForAProcessorAfterAPollHearsItsLeaderBeforeItJudges) {
+  const uint64_t leader = WaitForLeader();
+  const uint64_t other = leader % 3 + 1;
+  const auto stood = [&] { return Counter(other, "elections_begun", "silent_leader"); };
+  const uint64_t before = stood();
+  for (int i = 0; i < 4; ++i) {
+    late_thread = nodes_[other - 1]->thread.native_handle();
+    ASSERT_TRUE(Eventually([&] {
+      StatusOf(other);  // wakes it
+      return late_thread == pthread_t{};
+    }));
+  }
+  EXPECT_LE(stood(), before + 1) << "a busy machine may cause one";
+}
+
+class FullWindowTest : public NodeTest {
+ protected:
+  static constexpr uint64_t kMost = 100;  // of which a third of a sixteenth of a half is less than one
+  NodeConfig ConfigOf(uint64_t id) const override {
+    NodeConfig config = NodeTest::ConfigOf(id);
+    config.settings.window.requests_max = kMost;
+    config.settings_in_file = {kv::Setting::kWindowMax};
+    return config;
+  }
+  wire::HkvStatus StatusOfOne(uint64_t node, wire::HkvKind kind, uint64_t nonce) {
+    wire::HkvRequest request{.kind = kind, .client_id = wire::kHkvNoSession, .seq = nonce};
+    if (kind == wire::HkvKind::kWrite)
+      request.operations = {{.kind = kv::OperationKind::kIncrement, .key = "n", .delta = 1}};
+    const std::optional<wire::HkvAnswer> answer = Ask(node, request);
+    return answer.has_value() ? answer->status : wire::HkvStatus::kMalformed;
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Durability, FullWindowTest, testing::Values(Durability::kMemory), DurabilityOf);
+
+// A CANCEL of what is not known takes a place as well; a copy of what is known takes none.
+TEST_P(FullWindowTest, ASourceThatHasHadItsPartIsRefusedWhatIsNewAlone) {
+  const uint64_t leader = WaitForLeader();
+  ASSERT_TRUE(Eventually([&] { return StatusOf(leader).settings_version == 1; }));
+  for (uint64_t nonce = 1; nonce <= kMost / 2; ++nonce)
+    ASSERT_EQ(Increment(leader, wire::kHkvNoSession, nonce), std::to_string(nonce));
+  ASSERT_EQ(StatusOfOne(leader, wire::HkvKind::kWrite, 1001), wire::HkvStatus::kOk) << "its part of the second half";
+  EXPECT_EQ(StatusOfOne(leader, wire::HkvKind::kWrite, 1002), wire::HkvStatus::kOverloaded);
+  EXPECT_EQ(StatusOfOne(leader, wire::HkvKind::kCancel, 1003), wire::HkvStatus::kOverloaded);
+  EXPECT_EQ(StatusOfOne(leader, wire::HkvKind::kWrite, 1001), wire::HkvStatus::kOk) << "what became of it";
+  EXPECT_EQ(StatusOfOne(leader, wire::HkvKind::kCancel, 1001), wire::HkvStatus::kOk);
+  EXPECT_EQ(Get(leader, 1), std::to_string(kMost / 2 + 1));
 }
 
 TEST_P(NodeTest, WhatWasAnsweredIsThereAfterTheLeaderIsGone) {

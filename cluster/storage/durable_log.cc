@@ -170,7 +170,8 @@ absl::Status DurableLog::CheckThere(bool may_wait) {
 }
 
 absl::Status DurableLog::TryCommit(bool may_wait) {
-  if (absl::Status there = CheckThere(may_wait); !there.ok()) return there;
+  // With sync the caller waits for the disk anyway, on whichever thread.
+  if (absl::Status there = CheckThere(may_wait || options_.sync); !there.ok()) return there;
   if (record_ == nullptr) record_ = &tail_.Finish();
   const StateRecord& state = tail_.state();
   if (committed_batch_ < state.batch) {

@@ -299,6 +299,32 @@ TEST(LogStorageCommitHere, TheOwnerCommitsItselfWhileTheDiskIsQuickAndTheThreadO
   }
 }
 
+TEST(LogStorageCommitHere, AFolderThatIsMovedEndsTheLogOfAnOwnerThatCommitsItself) {
+  TestFolder folder;
+  StorageOptions options = TestOptions(folder, /*sync=*/true);
+  options.quick_sync_ns = 10'000'000'000;
+  const std::unique_ptr<LogStorage> storage = OpenOrDie(options);
+  Story story(4, {});
+  const auto commit = [&] {
+    raft::Persist persist = story.Next();
+    const uint64_t sequence = persist.sequence;
+    storage->Write(std::move(persist), /*here=*/true);
+    return storage->CommitHere() || !AwaitDurable(*storage, sequence);
+  };
+  for (int i = 0; i < 200 && !commit(); ++i) {
+  }
+  ASSERT_GE(storage->statistics().batches_here, 1u);
+  std::filesystem::rename(folder.log(), folder.log() + ".before");
+  const absl::Time until = absl::Now() + absl::Seconds(10);
+  while (storage->health().ok() && absl::Now() < until) {
+    storage->Write(story.Next(), /*here=*/true);
+    storage->CommitHere();
+    absl::SleepFor(absl::Milliseconds(50));  // no more than the log's present file has room for
+  }
+  EXPECT_THAT(std::string(storage->health().message()),
+              HasSubstr("was removed, moved or mounted over while the node ran"));
+}
+
 // A file may not grow any more: an error that is no full disk.
 TEST_P(LogStorageTest, AnyOtherFailedWriteIsFinalAndNothingMoreIsReported) {
   const auto limit_files = [](rlim_t bytes) {

@@ -72,17 +72,6 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram, uint64_t now
   wire::HkvRequest& asked = *parsed.request;
   ClientAccess::KeyNumber proved_by = 0;
   if (!MayAsk(datagram, asked, room_bytes, proved_by)) return std::nullopt;
-  if (asked.kind == wire::HkvKind::kWrite && asked.client_id == wire::kHkvNoSession &&
-      !sources_.MayWriteWithoutSession(datagram)) {
-    Send(datagram.to, datagram.from,
-         {.kind = asked.kind,
-          .status = wire::HkvStatus::kOverloaded,
-          .client_id = asked.client_id,
-          .seq = asked.seq,
-          .pushback = wire::kHkvNeverHedge},
-         room_bytes, proved_by);
-    return std::nullopt;
-  }
   kv::Request request;
   request.reply_to = ReplyToClient(datagram, asked, room_bytes, proved_by);
   request.timeout_ns = wire::Timeout_ns(asked);

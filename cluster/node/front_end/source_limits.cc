@@ -66,7 +66,7 @@ bool SourceLimits::MayOpen(const Datagram& datagram) {
   return false;
 }
 
-bool SourceLimits::MayWriteWithoutSession(const Datagram& datagram) {
+bool SourceLimits::MayTakePlaceInWindow(const Datagram& datagram) {
   if (window_cost_ns_ == 0 || TakeOfBoth(Kind::kWritesOfAddress, Kind::kWritesOfPrefix, datagram.from, window_cost_ns_))
     return true;
   ++counters_.window_over;

@@ -55,7 +55,7 @@ class SourceLimits {
   // A datagram with so much payload leaves; false: it must not. `room_bytes`: AnswerRoom_bytes of its request.
   bool MaySend(const NetAddress& to, size_t payload_bytes, size_t room_bytes);
   bool MayOpen(const Datagram& datagram);
-  bool MayWriteWithoutSession(const Datagram& datagram);
+  bool MayTakePlaceInWindow(const Datagram& datagram);
 
   const Counters& counters() const { return counters_; }
 

@@ -94,7 +94,7 @@ TEST_F(SourceLimitsTest, OneClientWithoutASessionLeavesOthersTheSecondHalfOfTheW
   constexpr kv::WindowLimits kWindow{.window_ns = 70 * kSecond_ns, .requests_max = 250'000};
   const auto writes_of = [&](const char* address, int count) {
     int taken = 0;
-    for (int i = 0; i < count; ++i) taken += limits_.MayWriteWithoutSession(From(address));
+    for (int i = 0; i < count; ++i) taken += limits_.MayTakePlaceInWindow(From(address));
     return taken;
   };
   At(kSecond_ns);
