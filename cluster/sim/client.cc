@@ -245,7 +245,11 @@ void Client::ArriveAnswer(const kv::Answer& answer) {
 void Client::Complete(Operation& operation, const kv::Answer& answer) {
   const uint64_t id = operation.request.reply_to.request;
   if (answer.kind == kv::Answer::Kind::kNotLeader) {
-    SendAgainLater(id, world_.random.Between(1, 20) * kMillisecond);
+    const uint64_t now_ns = world_.time.now_ns();
+    if (now_ns < operation.refused_until_ns) return;
+    const uint64_t pause_ns = world_.random.Between(1, 20) * kMillisecond;
+    operation.refused_until_ns = now_ns + pause_ns;
+    SendAgainLater(id, pause_ns);
     return;
   }
   if (answer.kind == kv::Answer::Kind::kValue) {

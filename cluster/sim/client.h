@@ -56,8 +56,9 @@ class Client {
     uint64_t invoked_ns = 0;
     uint64_t give_up_ns = 0;
     uint64_t resend_until_ns = 0;
-    size_t record = 0;   // in the history
-    uint64_t value = 0;  // written
+    uint64_t refused_until_ns = 0;  // it is sent again then: one copy for all refusals, or duplicates would multiply
+    size_t record = 0;              // in the history
+    uint64_t value = 0;             // written
     uint64_t expected = 0;
     bool overloaded = false;  // it was refused at least once
   };

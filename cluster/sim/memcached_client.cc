@@ -202,7 +202,10 @@ void MemcachedClient::ArriveAnswer(const kv::Answer& answer) {
 void MemcachedClient::Answered(Operation& operation, const kv::Answer& answer) {
   const uint64_t id = operation.request.reply_to.request;
   if (answer.kind == kv::Answer::Kind::kNotLeader) {
-    world_.time.After(world_.random.Between(1, 20) * kMillisecond, [this, id] { Send(id); });
+    const uint64_t now_ns = world_.time.now_ns();
+    if (now_ns < operation.refused_until_ns) return;
+    operation.refused_until_ns = now_ns + world_.random.Between(1, 20) * kMillisecond;
+    world_.time.At(operation.refused_until_ns, [this, id] { Send(id); });
     return;
   }
   if (answer.kind == kv::Answer::Kind::kItems) {

@@ -50,8 +50,9 @@ class MemcachedClient {
     uint64_t invoked_ns = 0;
     uint64_t give_up_ns = 0;
     uint64_t resend_until_ns = 0;
-    size_t record = 0;   // in the history
-    uint64_t value = 0;  // stored
+    uint64_t refused_until_ns = 0;  // it is sent again then: one copy for all refusals, or duplicates would multiply
+    size_t record = 0;              // in the history
+    uint64_t value = 0;             // stored
   };
   // An item with an end: its writer alone knows when it must be there, and when it has been gone.
   struct Brief {
