@@ -20,10 +20,6 @@ namespace {
 // A term or a vote weighs something, too.
 constexpr uint64_t kPersist_bytes = 64;
 
-// Of quick syncs, before the owner waits for one, and that are remembered.
-constexpr uint32_t kQuickEnough = 32;
-constexpr uint32_t kQuickMost = 128;
-
 uint64_t Bytes(const raft::Persist& persist) {
   uint64_t bytes = kPersist_bytes;
   for (const raft::Entry& entry : persist.entries) bytes += raft::CostBytes(entry);
@@ -87,7 +83,7 @@ void LogStorage::Write(raft::Persist persist, bool here) {
     if (statistics_.queue_bytes > options_.queue_max_bytes) ++statistics_.queue_over_bound;
     if (failed_) return;  // it is never fetched
     if (options_.sync || committing_ || !queue_.empty()) {
-      left_here_ = here && quick_ >= kQuickEnough && !committing_ && (left_here_ || queue_.empty());
+      left_here_ = here && quick_syncs_.hold() && !committing_ && (left_here_ || queue_.empty());
       queue_.push_back(std::move(persist));
       return;
     }
@@ -241,12 +237,7 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
   ++statistics.batches;
   statistics.largest_batch = std::max<uint64_t>(statistics.largest_batch, batch.size());
 
-  // A few slow syncs in a hundred are borne, one that is as long as a lease bears is not.
-  if (duration_ns <= options_.quick_sync_ns) {
-    quick_ = std::min(quick_ + 1, kQuickMost);
-  } else {
-    quick_ = duration_ns > 5 * options_.quick_sync_ns ? 0 : quick_ / 2;
-  }
+  quick_syncs_.Took(duration_ns);
   const double seconds = static_cast<double>(duration_ns) * 1e-9;
   const auto& bounds = StorageStatistics::kSyncBounds_seconds;
   const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin();

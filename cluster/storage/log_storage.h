@@ -2,8 +2,8 @@
 //
 // The durable log and hard state of a node, as cluster/node uses it: writes go in, the highest durable sequence
 // comes out, and an eventfd tells when. One thread writes; what gathers while it syncs becomes the next batch,
-// so a sync is shared by everything that waited for it (group commit). In memory mode Write does the work
-// itself.
+// so a sync is shared by everything that waited for it (group commit). While syncs are quick the owner may commit on
+// its own thread (CommitHere), and in memory mode Write does the work itself.
 //
 // A full disk delays: writes wait in order and are tried again, and health() says so. Any other failed write is
 // final: nothing is reported durable any more, and the node must end, because what a disk holds after a failed
@@ -11,6 +11,7 @@
 
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -32,6 +33,27 @@
 #include "cluster/storage/storage_options.h"
 
 namespace hedgerow::storage {
+
+// Whether a disk's syncs are so quick that their owner may wait for them. A few that take longer than `quick_ns` are
+// borne; after one of ten times that, which the lease of a follower that waits would not bear, it is long so no more.
+class QuickSyncs {
+ public:
+  explicit QuickSyncs(uint64_t quick_ns) : quick_ns_(quick_ns) {}
+  void Took(uint64_t duration_ns) {
+    if (duration_ns <= quick_ns_) {
+      credit_ = std::min(credit_ + 1, kMost);
+    } else {
+      credit_ = duration_ns > 10 * quick_ns_ ? kAfterStall : std::min(credit_, credit_ / 2);
+    }
+  }
+  bool hold() const { return credit_ >= kEnough; }
+
+ private:
+  // Quick syncs: before the owner waits for one, that are remembered, and that a stall outweighs.
+  static constexpr int32_t kEnough = 32, kMost = 128, kAfterStall = -20'000;
+  uint64_t quick_ns_;
+  int32_t credit_ = 0;
+};
 
 class LogStorage {
  public:
@@ -114,7 +136,7 @@ class LogStorage {
   std::deque<raft::Persist> queue_ ABSL_GUARDED_BY(mutex_);
   bool left_here_ ABSL_GUARDED_BY(mutex_) = false;  // the queue is CommitHere's
   uint64_t here_since_ns_ ABSL_GUARDED_BY(mutex_) = 0;
-  uint32_t quick_ ABSL_GUARDED_BY(mutex_) = 0;  // grows with quick syncs, and shrinks with slow ones
+  QuickSyncs quick_syncs_ ABSL_GUARDED_BY(mutex_){options_.quick_sync_ns};
   // What Write or CommitHere has gathered and could not commit without waiting. committing_ stays set for it.
   std::vector<raft::Persist> left_over_ ABSL_GUARDED_BY(mutex_);
   uint64_t durable_sequence_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -257,6 +257,24 @@ TEST_P(LogStorageTest, StatisticsAddUp) {
   EXPECT_GT(statistics.sync_seconds, 0);
 }
 
+TEST(QuickSyncsTest, AfterAStallTheOwnerWaitsForNoneForLong) {
+  QuickSyncs syncs(2'000'000);
+  for (int i = 0; i < 32; ++i) {
+    EXPECT_FALSE(syncs.hold());
+    syncs.Took(500'000);
+  }
+  for (int i = 0; i < 100; ++i) syncs.Took(i % 10 == 0 ? 5'000'000 : 500'000);
+  EXPECT_FALSE(syncs.hold()) << "one in ten is too many";
+  for (int i = 0; i < 100; ++i) syncs.Took(500'000);
+  syncs.Took(5'000'000);
+  EXPECT_TRUE(syncs.hold()) << "one in a hundred is borne";
+  syncs.Took(40'000'000);
+  for (int i = 0; i < 10'000; ++i) syncs.Took(i % 100 == 0 ? 5'000'000 : 500'000);
+  EXPECT_FALSE(syncs.hold());
+  for (int i = 0; i < 20'000; ++i) syncs.Took(500'000);
+  EXPECT_TRUE(syncs.hold());
+}
+
 TEST(LogStorageCommitHere, TheOwnerCommitsItselfWhileTheDiskIsQuickAndTheThreadOtherwise) {
   const TestFolder folder;
   StorageOptions options = TestOptions(folder, /*sync=*/true);
