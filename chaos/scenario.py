@@ -1,18 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """A scenario is a short TOML file in chaos/scenarios: which faults, which nodes they meet, how long they last; what must hold; what a
-client may see; what shows that the faults were there; and how `./dev chaos all` runs it. Strict: what is misspelt is an
-error and not a default. What must hold is no part of it: nothing acknowledged is lost, nothing is applied twice, and the history is
-linearizable, whatever happens (promises.py).
+client may see; what shows that the faults were there; and how `./dev chaos all` runs it. A file says of [client] and [run] only what
+differs from the values below. Strict: what is misspelt is an error and not a default. What must hold is no part of it: nothing
+acknowledged is lost, nothing is applied twice, and the history is linearizable, whatever happens (promises.py).
 
     what = "..."                            # one sentence
     target = "leader"                       # leader, follower (one, drawn), all, majority (the leader and followers)
     lasts_s = 2.0
     [[fault]]                               # several begin and end together
     kind = "kill"                           # chaos/faults; with the keys of its kind
-    [client]
-    errors = 0                              # or errors_share = 0.01, or neither: nothing is promised
-    duplicate_answers = 0                   # may be left out where answers are doubled on their way
-    waits_at_most_ms = 1000                 # on any machine; may be left out
+    [client]                                # "any" in place of a number: nothing is promised
+    errors = 0                              # or errors_share = 0.01
+    duplicate_answers = 0
+    waits_at_most_ms = 2000                 # on any machine
     [client.quiet]                          # may be left out; on a machine that does nothing else (./dev chaos NAME)
     memory = { p50_ms = 5, p99_ms = 20 }
     disk = { p50_ms = 60 }
@@ -21,8 +21,8 @@ linearizable, whatever happens (promises.py).
     [run]                                   # by ./dev chaos all
     mode = "memory"
     replicas = 3
-    quick = 3                               # events
-    full = 30
+    quick = 2                               # events
+    full = 20
 """
 
 import dataclasses
@@ -38,25 +38,26 @@ PAUSE_S = (1.2, 2.2)
 MODES, REPLICAS = ("memory", "disk"), (3, 5, 7)
 OUTAGE = "outage_ms"  # what clients see can show a fault, too
 _QUIET = ("p50_ms", "p99_ms")
+_ANY = "any"
 
 
 @dataclasses.dataclass(frozen=True)
 class Client:
     """What a client may see. None: nothing is promised."""
 
-    errors: int | None = None
+    errors: int | None = 0
     errors_share: float | None = None
-    duplicate_answers: int | None = None
-    waits_at_most_ms: float | None = None
+    duplicate_answers: int | None = 0
+    waits_at_most_ms: float | None = 2000
     quiet: Mapping[str, Mapping[str, float]] = dataclasses.field(default_factory=dict)  # by mode
 
 
 @dataclasses.dataclass(frozen=True)
 class Run:
-    mode: str
-    replicas: int
-    quick: int
-    full: int
+    mode: str = "memory"
+    replicas: int = 3
+    quick: int = 2
+    full: int = 20
 
 
 @dataclasses.dataclass(frozen=True)
@@ -105,7 +106,7 @@ def parse(name: str, content: dict) -> Scenario:
 
 
 def _parse(name: str, content: dict) -> Scenario:
-    _only("", content, ("what", "target", "lasts_s", "fault", "client", "bites", "run"))
+    _only("", content, ("what", "target", "lasts_s", "fault", "bites"), ("client", "run"))
     faults = tuple(map(FaultSpec.parse, content["fault"]))
     if not faults:
         raise ValueError("there is no [[fault]]")
@@ -117,8 +118,8 @@ def _parse(name: str, content: dict) -> Scenario:
             raise ValueError(f"fault '{fault.kind}' cannot meet '{target}', only {', '.join(fault.of.targets)}")
     if not 0 < content["lasts_s"] <= 60:
         raise ValueError(f"lasts_s must be above 0 and at most 60, not {content['lasts_s']}")
-    return Scenario(name, content["what"], faults, target, content["lasts_s"], _client(content["client"]),
-                    _bites(content["bites"], faults), _run(content["run"]))
+    return Scenario(name, content["what"], faults, target, content["lasts_s"], _client(content.get("client", {})),
+                    _bites(content["bites"], faults), _run(content.get("run", {})))
 
 
 def _client(content: dict) -> Client:
@@ -126,14 +127,15 @@ def _client(content: dict) -> Client:
     if "errors" in content and "errors_share" in content:
         raise ValueError("[client] has errors or errors_share, not both")
     for key in ("errors", "duplicate_answers"):
-        if content.get(key, 0) != 0:
-            raise ValueError(f"[client] {key} is 0 or nothing is said of it")
+        if content.get(key, 0) not in (0, _ANY):
+            raise ValueError(f'[client] {key} is 0 or "{_ANY}"')
     if not 0 <= content.get("errors_share", 0) < 1:
         raise ValueError(f"[client] errors_share must be below 1, not {content['errors_share']}")
     for mode, limits in content.get("quiet", {}).items():
         if mode not in MODES or not limits or set(limits) - set(_QUIET):
             raise ValueError(f"[client.quiet] has {' and '.join(MODES)}, with {' and '.join(_QUIET)}, not {mode} = {limits}")
-    return Client(**content)
+    promised = {"errors": None, **content} if "errors_share" in content else content
+    return Client(**{key: None if value == _ANY else value for key, value in promised.items()})
 
 
 def _bites(content: dict, faults: tuple[FaultSpec, ...]) -> dict[str, float]:
@@ -150,12 +152,13 @@ def _bites(content: dict, faults: tuple[FaultSpec, ...]) -> dict[str, float]:
 
 
 def _run(content: dict) -> Run:
-    _only("run", content, ("mode", "replicas", "quick", "full"))
-    _among("mode", content["mode"], MODES)
-    _among("replicas", content["replicas"], REPLICAS)
-    if not 1 <= content["quick"] <= content["full"] <= 1000:
+    _only("run", content, (), tuple(field.name for field in dataclasses.fields(Run)))
+    run = Run(**content)
+    _among("mode", run.mode, MODES)
+    _among("replicas", run.replicas, REPLICAS)
+    if not 1 <= run.quick <= run.full <= 1000:
         raise ValueError(f"[run] quick and full must be 1 to 1000 events, and quick the smaller: {content}")
-    return Run(**content)
+    return run
 
 
 def _among(key: str, value: object, known: tuple) -> None:

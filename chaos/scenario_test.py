@@ -33,7 +33,7 @@ def test_a_sound_one_says_what_it_needs():
     found = scenario.parse("s", changed(fault=[{"kind": "kill"}, {"kind": "loss", "between": "nodes", "share": 0.1}],
                                         bites={"killed": 1, "lost_packets": 5}))
     assert found.kinds == {"kill", "loss"} and found.needs == {"network_faults"} and found.kills
-    assert found.client.errors == 0 and found.client.duplicate_answers is None
+    assert found.client.errors == 0 and found.client.duplicate_answers == 0
 
 
 @pytest.mark.parametrize("change, message", [
@@ -49,7 +49,7 @@ def test_a_sound_one_says_what_it_needs():
     ({"lasts": 2}, "does not know the key 'lasts'"),
     ({"lasts_s": 0}, "lasts_s must be above 0"),
     ({"holds": {"acked_lost": 1}}, "does not know the key 'holds'"),
-    ({"client__errors": 3}, "errors is 0 or nothing"),
+    ({"client__errors": 3}, 'errors is 0 or "any"'),
     ({"client__errors_share": 0.1}, "not both"),
     ({"client__quiet": {"memory": {"p90_ms": 1}}}, "client.quiet"),
     ({"bites": {}}, "does not say what shows the fault 'kill'"),
@@ -64,7 +64,15 @@ def test_a_mistake_is_named(change, message):
         scenario.parse("s", changed(**change))
 
 
-@pytest.mark.parametrize("key", sorted(SOUND))
+def test_a_file_says_what_differs():
+    short = {key: value for key, value in SOUND.items() if key not in ("client", "run")}
+    assert scenario.parse("s", short).client == scenario.Client(0, None, 0, 2000)
+    assert scenario.parse("s", short).run == scenario.Run("memory", 3, 2, 20)
+    nothing = scenario.parse("s", {**short, "client": {"errors_share": 0.1, "duplicate_answers": "any", "waits_at_most_ms": "any"}}).client
+    assert nothing == scenario.Client(None, 0.1, None, None)
+
+
+@pytest.mark.parametrize("key", sorted(SOUND.keys() - {"client", "run"}))
 def test_a_key_that_is_missing_is_named(key):
     content = copy.deepcopy(SOUND)
     del content[key]
