@@ -23,7 +23,6 @@ from bench.manifest import binary
 from bench.outcome import Check, Results, at_least, at_most, median, paired_at_most
 from bench.pinning import hurry
 from bench.replicas import BenchServer
-from bench.stopping import run
 from deploy.lab import VIP_RAW, Host, Lab
 from deploy.lab.names import MOST_CLIENTS
 from plots import looks
@@ -351,7 +350,3 @@ def main(argv: list[str]) -> int:
     if arguments.into is None and arguments.proxies > 1:
         arguments.into = Results.folder_named(f"{NAME}-{arguments.proxies}-proxies")
     return EXPERIMENT.run(arguments, measure, line, proxies=arguments.proxies)
-
-
-if __name__ == "__main__":
-    run(main)

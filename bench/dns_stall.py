@@ -17,7 +17,6 @@ from bench.client_run import MODES
 from bench.dns_rig import DnsRig, Stalls
 from bench.histogram import Histogram, percentiles
 from bench.outcome import Check, at_least, at_most, median
-from bench.stopping import run
 from deploy.lab import Lab
 from plots import looks
 from plots.charts import Bars, Charts, Tails
@@ -147,7 +146,3 @@ def main(argv: list[str]) -> int:
     arguments = parser.parse_args(argv)
     arguments.cells = [name for each in arguments.cells for name in (REPEATED if each == "repeated" else [each])]
     return EXPERIMENT.run(arguments, measure, line)
-
-
-if __name__ == "__main__":
-    run(main)

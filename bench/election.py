@@ -18,7 +18,6 @@ from pathlib import Path
 from bench import experiment, series
 from bench.histogram import quantile
 from bench.outcome import Check, at_least, at_most
-from bench.stopping import run
 from chaos.faults import FaultSpec, World, make
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
@@ -264,7 +263,3 @@ def main(argv: list[str]) -> int:
     if not 1 <= arguments.terms <= 1000:
         parser.error("--terms must be 1 to 1000")
     return EXPERIMENT.run(arguments, measure, line, terms=arguments.terms)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -18,7 +18,6 @@ from bench.histogram import Histogram, percentiles
 from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most
 from bench.replicas import BenchServer, stress
-from bench.stopping import run
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.lab import XdpOnSwitch
@@ -158,7 +157,3 @@ def main(argv: list[str]) -> int:
     if not 1 <= arguments.questions <= 100_000:
         parser.error("--questions must be 1 to 100000")
     return EXPERIMENT.run(arguments, measure, line)
-
-
-if __name__ == "__main__":
-    run(main)

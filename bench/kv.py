@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from bench import experiment, hashicorp_raft, store_load
 from bench.histogram import percentiles
 from bench.outcome import Check, at_least, at_most, median
-from bench.stopping import run
 from chaos.systems import Running, Settings, running
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster
@@ -190,7 +189,3 @@ def main(argv: list[str]) -> int:
     if hashicorp_raft.programs(NAME, "--systems", arguments.systems) is None:
         return 1
     return EXPERIMENT.run(arguments, measure, line)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -82,13 +82,13 @@ def at_end(started: dict, configs: dict[str, dict], **settings) -> dict:
 
 
 # Modules that ./dev calls by another name than theirs; chaos.run takes its scenario as an argument.
-_COMMANDS = {"demo.kv": ["demo"], "demo.pictures": ["pictures"], "chaos.run": ["chaos"]}
+_COMMANDS = {"demo.kv": ["demo"], "demo.pictures": ["pictures"], "chaos.run": ["chaos"], "dst.__main__": ["dst"]}
 
 
 def command(module: str | None = None, arguments: Sequence[str] | None = None) -> str:
     """The command of ./dev that does this run again. Where it ran and where its results went is left out: it changes none of them."""
     if module is None:
-        module = getattr(sys.modules["__main__"].__spec__, "name", "")
+        module = sys.argv[0] if sys.argv[0] in sys.modules else ""  # bench/__main__.py
     kind, _, name = module.partition(".")
     words = list(sys.argv[1:] if arguments is None else arguments)
     for option in ("--into", "--lab"):

@@ -17,7 +17,6 @@ from bench import experiment, product, series
 from bench.histogram import Histogram, percentiles
 from bench.history import figures
 from bench.outcome import Check, at_least, at_most
-from bench.stopping import run
 from chaos.block import FINAL_READ_WITHIN_S, final_of
 from chaos.cell import errors_of
 from chaos.judgement import judge_twice, require_checkers
@@ -249,7 +248,3 @@ def main(argv: list[str]) -> int:
     if not 2 <= arguments.seconds <= 600:
         parser.error("--seconds must be 2 to 600")
     return EXPERIMENT.run(arguments, measure, line)
-
-
-if __name__ == "__main__":
-    run(main)

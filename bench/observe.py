@@ -24,7 +24,6 @@ from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
-from bench.stopping import run
 from deploy.lab import VIP_RAW, Host, Lab
 from plots import looks
 from plots.charts import Bars, Charts
@@ -208,7 +207,3 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     return EXPERIMENT.run(arguments, measure, line, slices=arguments.slices, pinned=client_and_server())
-
-
-if __name__ == "__main__":
-    run(main)

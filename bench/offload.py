@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from bench import cpu_profile, experiment, hashicorp_raft, store_load
 from bench.histogram import percentiles
 from bench.outcome import Check, at_least, at_most, median
-from bench.stopping import run
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
@@ -274,7 +273,3 @@ def main(argv: list[str]) -> int:
     if hashicorp_raft.programs(NAME, "--variants", arguments.variants) is None:
         return 1
     return EXPERIMENT.run(arguments, measure, line)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -19,7 +19,6 @@ from bench.histogram import Histogram, percentiles
 from bench.outcome import at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
-from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
 from plots import looks
 from plots.charts import Bars, Charts
@@ -210,7 +209,3 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
     parser.add_argument("--seconds", type=float, default=8.0, help="length of the runs at a fixed rate")
     return EXPERIMENT.run(parser.parse_args(argv), measure, line, pinned=client_and_server(), program_statistics=True)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -28,7 +28,6 @@ from bench.histogram import quantile
 from bench.outcome import Check, at_least, at_most, median
 from bench.pinning import hurry
 from bench.replicas import BenchServer, packets_received
-from bench.stopping import run
 from deploy.lab import VIP_RAW, CommandFailed, Lab
 from plots import looks
 from plots.charts import Charts, Times
@@ -334,7 +333,3 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--scale", type=float, default=1.0, help="of all phases' lengths; below 1 it is a look")
     parser.add_argument("--lab", default=TAG, help=argparse.SUPPRESS)
     return EXPERIMENT.run(parser.parse_args(argv), measure, line)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -19,7 +19,6 @@ from bench.manifest import binary
 from bench.other_proxies import DNSDIST_PORT, NGINX_PORT, Dnsdist, Nginx, OtherProxy, rss_bytes
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
-from bench.stopping import run
 from deploy.lab import VIP_DNS, Lab
 from deploy.lab.servers import DNS_SERVERS, DnsServer
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
@@ -258,7 +257,3 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--server", choices=sorted(DNS_SERVERS),
                         help="behind the proxies; without it the one that takes the highest rate")
     return EXPERIMENT.run(parser.parse_args(argv), measure, line, pinned=client_and_server())
-
-
-if __name__ == "__main__":
-    run(main)

@@ -20,7 +20,6 @@ from pathlib import Path
 from bench import experiment, history, product, series
 from bench.histogram import Histogram, percentiles
 from bench.outcome import Check, at_least, at_most, median
-from bench.stopping import run
 from chaos import unavailable
 from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings
 from chaos.systems import running as running_system
@@ -244,7 +243,3 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     return EXPERIMENT.run(parse(argv), measure, line)
-
-
-if __name__ == "__main__":
-    run(main)

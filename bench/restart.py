@@ -17,7 +17,6 @@ from pathlib import Path
 from bench import cpu_time, experiment
 from bench.manifest import add_config, binary
 from bench.outcome import Check, Results, at_least, at_most
-from bench.stopping import run
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
@@ -222,7 +221,3 @@ def main(argv: list[str]) -> int:
         {"what": "what", "node": "node", "mode": "mode", "entries": "entries", "seconds": "seconds", "log_entries": "log entries",
          "live_bytes": "live", "peak_bytes": "peak disk", "rest_bytes": "disk at rest", "bound_bytes": "bound",
          "snapshot_took_s": "snapshot s", "longest_slice_us": "slice us", "resident_bytes": "resident"}, None)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -20,7 +20,6 @@ from bench.client_run import MODES, ClientRun, Destinations, command, run_client
 from bench.histogram import Histogram, percentiles
 from bench.outcome import at_least, at_most, median
 from bench.replicas import BenchServer, packets_received, stress
-from bench.stopping import run
 from deploy.lab import VIP_RAW, Lab
 from plots import looks
 from plots.charts import Bars, Charts, Tails
@@ -195,7 +194,3 @@ def main(argv: list[str]) -> int:
         return run_in_vm(arguments.vm)
     here = dataclasses.replace(EXPERIMENT, must_show=must_show_in_vm, charts=None) if arguments.inside_vm else EXPERIMENT
     return here.run(arguments, measure, line)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -22,7 +22,6 @@ from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most, median
 from bench.pinning import client_and_server
 from bench.steer_systems import SYSTEMS, System, Wanted, program_ns
-from bench.stopping import run
 from deploy.lab import Lab
 from plots import looks
 from plots.charts import Bars, Charts
@@ -354,7 +353,3 @@ def main(argv: list[str]) -> int:
     arguments.steps_per_us = steps_per_us()
     return EXPERIMENT.run(arguments, measure, line, pinned=client_and_server(), cpus_used=os.cpu_count(),
                           steps_per_us=arguments.steps_per_us, work_us=WORK_US)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -21,7 +21,6 @@ from pathlib import Path
 
 from bench import experiment
 from bench.outcome import Check, Results, at_least, at_most
-from bench.stopping import run
 from chaos import beside, plants, scenario
 from chaos.cell import Cell, block_sizes, one_block
 from chaos.judgement import require_checkers
@@ -201,7 +200,3 @@ def main(argv: list[str]) -> int:
         print(f"chaos all: {error}", file=sys.stderr)
         return 1
     return conclude(outcomes, results, arguments, time.monotonic() - started_s)
-
-
-if __name__ == "__main__":
-    run(main)

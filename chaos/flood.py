@@ -21,7 +21,6 @@ from bench import cpu_time, experiment
 from bench.manifest import config_hash
 from bench.outcome import Check, Results, at_least, at_most, median, planted_is_found
 from bench.pinning import hurry, pin
-from bench.stopping import run
 from chaos.flood_rigs import BESIDE, BESIDE_RATE_PART, FLOOD_CPU, ROWS, SHOWN, BesideRig, ClusterRig, ProxyRig, control_link
 from chaos.plants import FLOOD_PLANTS, LATE_ANSWERS, LOST_ANSWERS, NO_HEDGES, planted
 from chaos.systems import Settings, running
@@ -229,7 +228,3 @@ def main(argv: list[str]) -> int:
         {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
          "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost", "hedges_of_quiet": "hedges/quiet",
          "rss_grown": "rss grown", "maps_grown": "maps grown"}, None)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -24,7 +24,6 @@ from bench import cpu_time, experiment, product
 from bench.dns_rig import DnsRig
 from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most, planted_is_found
-from bench.stopping import run
 from deploy.lab import Host, Lab, names
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
 
@@ -327,7 +326,3 @@ def main(argv: list[str]) -> int:
         planted_is_found(BLIND, checks) if arguments.plant else checks,
         {"changes": "changes", "seed": "seed", "sent": "requests", "lost": "lost", "lost_direct": "lost directly",
          "lost_beyond": "lost beyond", "wrong": "status wrong", "followed_s": "longest s"}, None)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -19,7 +19,7 @@ from bench import cpu_time, experiment, store_load
 from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import MAX_SECONDS, stress
-from bench.stopping import beside, run
+from bench.stopping import beside
 from chaos.systems import Settings, running
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster
@@ -179,7 +179,3 @@ def main(argv: list[str]) -> int:
         {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
          "quorum_checks": "quorum checks", "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us",
          "put_p99_us": "p99 us", "failed": "failed", "lost": "lost"}, None)
-
-
-if __name__ == "__main__":
-    run(main)

@@ -18,7 +18,6 @@ import time
 from bench import cpu_time, experiment
 from bench.manifest import config_hash
 from bench.outcome import Check, Results, at_least, at_most, planted_is_found
-from bench.stopping import run
 from chaos.load_process import sending
 from chaos.no_false_elections import Seen, elections, look
 from chaos.systems import PROXY_NAME, Running, Settings, running
@@ -171,7 +170,3 @@ def main(argv: list[str]) -> int:
         planted_is_found(CUT_OFF, checks, least=1) if arguments.plant else checks,
         {"mode": "mode", "changes": "changes", "sent": "requests", "errors": "errors", "elections": "elections", "resigns": "resigns",
          "unbelieved": "not believed", "change_s": "longest change s"}, None)
-
-
-if __name__ == "__main__":
-    run(main)

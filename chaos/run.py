@@ -11,7 +11,6 @@ from pathlib import Path
 
 from bench import cpu_time, experiment, series
 from bench.outcome import Results
-from bench.stopping import run
 from chaos import scenario as scenarios
 from chaos.cell import Cell, block_sizes, line_of, one_block
 from chaos.judgement import require_checkers
@@ -168,7 +167,3 @@ def main(argv: list[str]) -> int:
          "outage_p50_ms": "outage p50", "next_answer_p50_ms": "next answer p50", "calm_p50_ms": "calm p50", "duplicates_arrived": "copies", "acked_lost": "lost",
          "double_applied": "twice", "linearizable": "linearizable", "hr_kv_check_s": "hr-kv-check s",
          "porcupine_s": "porcupine s", **({"unsynced_lost_bytes": "unsynced"} if arguments.disks else {})}, CHARTS)
-
-
-if __name__ == "__main__":
-    run(main)

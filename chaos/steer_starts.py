@@ -25,7 +25,6 @@ from bench.manifest import config_hash
 from bench.outcome import Check, at_least, at_most, planted_is_found
 from bench.steer_rig import Counts
 from bench.steer_systems import Reuseport, Steer, System, Wanted
-from bench.stopping import run
 from deploy.lab import Lab
 
 NAME = "chaos-steer-starts"
@@ -226,7 +225,3 @@ def main(argv: list[str]) -> int:
         results, results.manifest({config_hash(config): config}), rows, planted_is_found(PLAIN, checks) if arguments.plant else checks,
         {"what": "what", "addresses": "addresses", "starts": "starts", "one_worker": "one worker", "of_two": "of two workers",
          "chi_square": "chi-square", "explained_right": "explained", "orders": "orders"}, None)
-
-
-if __name__ == "__main__":
-    run(main)

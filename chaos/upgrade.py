@@ -24,7 +24,7 @@ from bench.client_run import ClientRun, run_client
 from bench.manifest import binary, config_hash
 from bench.outcome import Check, Results, at_least, at_most
 from bench.replicas import BenchServer
-from bench.stopping import beside, run
+from bench.stopping import beside
 from chaos.daemons import Daemons
 from deploy.lab import VIP_RAW, Host, Lab
 
@@ -212,7 +212,3 @@ def main(argv: list[str]) -> int:
         {"phase": "phase", "events": "successions", "reloads": "reloads", "n": "requests", "lost": "lost",
          "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max",
          "upgrades": "upgrades", "without_daemon_s": "no daemon for s"}, None)
-
-
-if __name__ == "__main__":
-    run(main)

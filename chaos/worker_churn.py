@@ -30,7 +30,6 @@ from bench.outcome import Check, Results, at_least, at_most, planted_is_found
 from bench.histogram import quantile
 from bench.steer_records import Record, read, slots_met
 from bench.steer_systems import Reuseport, Wanted
-from bench.stopping import run
 from chaos.churn_groups import POLL_S, Group, PlainGroup, SteeredGroup
 from deploy.lab import VIP_RAW, Lab
 
@@ -397,7 +396,3 @@ def main(argv: list[str]) -> int:
         {"behind": "behind", "events": "events", "seed": "seed", "sent": "messages", "lost_of_others": "lost, others", "lost_of_own": "lost, own",
          "of_two_workers": "of two workers", "refused": "refused", "connections_lost": "connections ended", "p99_us": "p99 us of others",
          "quiet_p99_us": "undisturbed", "p99_factor": "factor", "own_max_ms": "own wait, ms"}, None)
-
-
-if __name__ == "__main__":
-    run(main)

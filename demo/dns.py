@@ -12,7 +12,7 @@ import csv
 import time
 from pathlib import Path
 
-from bench import experiment, product, series, stopping
+from bench import experiment, product, series
 from bench.client_run import MODES
 from bench.dns_rig import DnsRig, DnsRun, Stalls
 from bench.histogram import Histogram
@@ -146,5 +146,5 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
-if __name__ == "__main__":
-    stopping.run(lambda argv: stage.main(STAGE, parse(argv), demo))
+def main(argv: list[str]) -> int:
+    return stage.main(STAGE, parse(argv), demo)

@@ -15,7 +15,7 @@ import json
 import time
 from pathlib import Path
 
-from bench import experiment, product, series, stopping
+from bench import experiment, product, series
 from bench.histogram import Histogram
 from bench.history import figures as history_figures
 from bench.manifest import binary, config_hash
@@ -184,7 +184,3 @@ def parse(argv: list[str]) -> argparse.Namespace:
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     return kv_kept.kill_leader(STAGE.tag) if arguments.kill_leader else stage.main(STAGE, arguments, demo)
-
-
-if __name__ == "__main__":
-    stopping.run(main)

@@ -12,7 +12,6 @@ from pathlib import Path
 
 from PIL import Image  # matplotlib brings it
 
-from bench import stopping
 from bench.manifest import ROOT
 from chaos import scenario as scenarios
 from chaos.faults import World, make
@@ -101,7 +100,3 @@ def _sleep_until(at_s: float) -> None:
 def main(argv: list[str]) -> int:
     arguments = argparse.ArgumentParser(prog="pictures", description=__doc__.split(":")[0]).parse_args(argv)
     return stage.main(kv.STAGE, argparse.Namespace(down=False, keep=False, **vars(arguments)), pictures)
-
-
-if __name__ == "__main__":
-    stopping.run(main)

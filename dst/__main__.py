@@ -15,7 +15,6 @@ from pathlib import Path
 
 from bench.manifest import build_dir, commit, why_missing
 from bench.outcome import Check, Results, print_checks
-from bench.stopping import run as run_until_stopped
 from deploy.vm import kernels, machine
 from deploy.vm.kernels import Broken, Unavailable
 from dst import image
@@ -170,7 +169,3 @@ def _run(arguments: argparse.Namespace, seeds: range, kernel: kernels.Kernel, ba
 def _commit() -> str:
     found = commit()
     return found["commit"][:12] + ("-dirty" if found["uncommitted_changes"] else "")
-
-
-if __name__ == "__main__":
-    run_until_stopped(main)

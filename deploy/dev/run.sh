@@ -38,7 +38,7 @@ cmd_demo() {
     shift
   fi
   ready_to_run demo
-  "$PYTHON" -m "$module" "$@"
+  "$PYTHON" -m bench "$module" "$@"
 }
 
 cmd_bench() {
@@ -53,13 +53,12 @@ cmd_bench() {
   fi
   shift
   ready_to_run bench
-  "$PYTHON" -m "bench.$module" "$@"
+  "$PYTHON" -m bench "bench.$module" "$@"
 }
 
 # An experiment is a module of bench/ that names its folder of results.
 bench_names() {
-  grep -lE '^NAME\b.*=' bench/*.py 2>/dev/null | sed 's|bench/||; s|\.py$||; s|_|-|g' |
-    grep -vxE -- '--main--' | paste -sd ' ' | grep . || echo "none yet"
+  grep -lE '^NAME\b.*=' bench/*.py 2>/dev/null | sed 's|bench/||; s|\.py$||; s|_|-|g' | paste -sd ' ' | grep . || echo "none yet"
 }
 
 cmd_chaos() {
@@ -72,7 +71,7 @@ cmd_chaos() {
     shift
   fi
   ready_to_run chaos
-  "$PYTHON" -m "$module" "$@"
+  "$PYTHON" -m bench "$module" "$@"
 }
 
 # Scenarios, of which chaos.run does any, and modules that name their folder of results.
@@ -100,7 +99,7 @@ cmd_lab() {
 cmd_pictures() {
   ready_to_run pictures
   ensure_packages watch
-  "$PYTHON" -m demo.pictures "$@"
+  "$PYTHON" -m bench demo.pictures "$@"
 }
 
 # Reads the measurements; no root once everything is installed.
@@ -121,7 +120,7 @@ cmd_dst() {
   ensure_packages build run server vm
   build_preset release
   export HEDGEROW_BUILD_DIR="$HEDGEROW_ROOT/build/release"
-  "$PYTHON" -m dst "$@"
+  "$PYTHON" -m bench dst.__main__ "$@"
 }
 
 # Needs no root once everything is installed: the machines have their own.

@@ -119,7 +119,7 @@ def test_a_daemon_that_follows_nothing_is_found(tmp_path):
 
 
 def test_an_interrupted_run_leaves_nothing(tmp_path):
-    code = ["-m", "chaos.run", "leader-kill", "--kills", "1", "--systems", "hedgerow", "--quiet-wait", "0", "--lab", TAG,
+    code = ["-m", "bench", "chaos.run", "leader-kill", "--kills", "1", "--systems", "hedgerow", "--quiet-wait", "0", "--lab", TAG,
             "--as", f"interrupted-{os.getpid()}"]
     child = subprocess.Popen([sys.executable, *code], cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                              text=True, start_new_session=True)

@@ -1,0 +1,11 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Where the commands of `./dev` that experiment begin: `python3 -m bench MODULE [ARGS]` runs the module's main, and
+ends it cleanly (stopping.py)."""
+
+import importlib
+import sys
+
+from bench import stopping
+
+del sys.argv[0]
+stopping.run(importlib.import_module(sys.argv[0]).main)
