@@ -134,6 +134,7 @@ class RequestRouter {
   // What was committed before this node's start is applied. Until then committed time moves faster than any clock, and
   // shows no standstill.
   void CaughtUp() { caught_up_ = true; }
+  bool caught_up() const { return caught_up_; }
   // False: this node's state is wrong. It answers nothing of it: clients are sent elsewhere, and what waits here as
   // well.
   void SetServes(bool serves) { serves_ = serves; }

@@ -196,7 +196,8 @@ void MemcachedClient::ArriveAnswer(const kv::Answer& answer) {
   const auto before = answered_.find(id);
   if (before == answered_.end() || answer.kind != kv::Answer::Kind::kResult) return;
   if (answer.result.code != kv::ResultCode::kOverloaded && answer.result != before->second)
-    world_.Fail("memcached client ", address_, " got two different answers to request ", id);
+    world_.Fail("memcached client ", address_, " got two different answers to request ", id, ": code ",
+                static_cast<int>(before->second.code), ", then ", static_cast<int>(answer.result.code));
 }
 
 void MemcachedClient::Answered(Operation& operation, const kv::Answer& answer) {
