@@ -10,7 +10,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <deque>
+#include <exception>
 #include <string>
 #include <thread>
 #include <utility>
@@ -19,6 +21,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "operate/exit_code.h"
 
 namespace hedgerow {
 namespace {
@@ -163,11 +166,65 @@ void StartLogThread() {
 
 uint64_t LostLogLines() { return TheLog().lost(); }
 
-// Opened the wrong way round, so that a read or write fails as that of a closed one does.
-void OpenStandardDescriptors() {
-  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
-    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) return;
+namespace {
+
+constexpr unsigned kEnd_s = 5;
+constexpr char kMore[] = "raise LimitNOFILE= or TasksMax= (ulimit -n, -u), or free memory, and start again";
+
+// In a signal handler.
+template <size_t bytes>
+[[noreturn]] void EndWith(const char (&line)[bytes]) {
+  [[maybe_unused]] const ssize_t written = write(STDERR_FILENO, line, bytes - 1);
+  _exit(kExitFailure);
+}
+
+void OnAbort(int, siginfo_t* info, void*) {
+  signal(SIGABRT, SIG_DFL);
+  if (info->si_pid != getpid()) {
+    raise(SIGABRT);  // when this handler has returned
+    return;
   }
+  EndWith(
+      "error ended by a library, mostly for want of a descriptor, a thread or memory: raise LimitNOFILE= or TasksMax= "
+      "(ulimit -n, -u), and start again\n");
+}
+
+[[noreturn]] void OnTerminate() {
+  std::string reason = "an exception";
+  try {
+    if (std::current_exception() != nullptr) std::rethrow_exception(std::current_exception());
+  } catch (const std::exception& thrown) {
+    reason = thrown.what();
+  } catch (...) {
+  }
+  LogError("cannot go on: ", reason, "; if the system refuses a thread or memory: ", kMore);
+  TheLog().Flush();
+  _exit(kExitFailure);
+}
+
+}  // namespace
+
+// Opened the wrong way round, so that a read or write fails as that of a closed one does.
+void BeginProgram() {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
+    if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) break;
+  }
+  struct sigaction abort {};
+  abort.sa_sigaction = OnAbort;
+  abort.sa_flags = SA_SIGINFO;
+  sigaction(SIGABRT, &abort, nullptr);
+  std::set_terminate(OnTerminate);
+}
+
+void EndForWantOf(absl::string_view what) {
+  LogError("cannot get ", what, ": ", strerror(errno), "; ", kMore);
+  TheLog().Flush();
+  _exit(kExitFailure);
+}
+
+void BoundTheEnd() {
+  signal(SIGALRM, [](int) { EndWith("error ended without waiting for connections that did not close\n"); });
+  alarm(kEnd_s);
 }
 
 }  // namespace operate

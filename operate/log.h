@@ -46,9 +46,18 @@ void StartLogThread();
 // Lines that were not written: stderr was full for long, or cannot be written. Any thread.
 uint64_t LostLogLines();
 
-// First thing in every main(): a program that is started without a stdin, stdout or stderr would give the
-// number to the next file or socket that it opens, and write its log there.
-void OpenStandardDescriptors();
+// First thing in every main(). A program that is started without a stdin, stdout or stderr would give the number to the
+// next file or socket that it opens, and write its log there. And a library that gets no descriptor, thread or memory
+// ends the process (gRPC and std::thread do): with exit code 1 and a line that says what to do, then. A broken
+// invariant, and a SIGABRT of another process, still dump core.
+void BeginProgram();
+
+// Ends the process so: the system has refused (errno) what the caller cannot do without.
+[[noreturn]] void EndForWantOf(absl::string_view what);
+
+// From now on the process ends within a few seconds, with exit code 1 and a line. For when all that must be kept is
+// kept, and threads of libraries remain, whose connections may never become writable again.
+void BoundTheEnd();
 
 }  // namespace operate
 }  // namespace hedgerow

@@ -153,7 +153,7 @@ TEST_F(LogTest, TheJournalGetsTheLevelAndNoTime) {
 TEST_F(LogTest, AFileOpenedLaterNeverBecomesTheLog) {
   EXPECT_EQ(End(Start([] {
               for (const int fd : {0, 1, 2}) close(fd);
-              operate::OpenStandardDescriptors();
+              operate::BeginProgram();
               const int file = open("/dev/null", O_RDWR);
               LogInfo("lost");
               return file > 2 && operate::LostLogLines() == 1 ? 0 : 1;

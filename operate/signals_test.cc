@@ -4,11 +4,18 @@
 
 #include "operate/signals.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <functional>
+#include <stdexcept>
+#include <thread>
+
+#include "operate/log.h"
 
 #include <gtest/gtest.h>
 
@@ -44,6 +51,30 @@ TEST(Signals, ThoseWithoutAMeaningHereEndNothing) {
 }
 
 TEST(Signals, OneForADumpEndsTheProcess) { EXPECT_EQ(Heard(SIGABRT), -SIGABRT); }
+
+void Ends(const std::function<void()>& how, const char* with) {
+  EXPECT_EXIT((BeginProgram(), how()), testing::ExitedWithCode(1), with);
+}
+
+TEST(Ends, OfALibraryThatGivesUpSayWhatToDo) {
+  Ends([] { abort(); }, "ended by a library, .* LimitNOFILE= .* start again");
+  Ends([] { std::thread([] { throw std::runtime_error("no thread"); }).join(); },
+       "cannot go on: no thread; .* raise LimitNOFILE=");
+  Ends([] { errno = EMFILE, EndForWantOf("a thing"); }, "cannot get a thing: Too many open files; raise LimitNOFILE=");
+}
+
+TEST(Ends, ThatWaitForAConnectionAreBounded) {
+  Ends([] { BoundTheEnd(), pause(); }, "without waiting for connections");
+}
+
+TEST(Ends, ByAnotherProcesssAbortDumpCore) {
+  const auto killed_by_its_child = [] {
+    BeginProgram();
+    if (fork() == 0) kill(getppid(), SIGABRT), _exit(0);
+    pause();
+  };
+  EXPECT_EXIT(killed_by_its_child(), testing::KilledBySignal(SIGABRT), "");
+}
 
 }  // namespace
 }  // namespace hedgerow::operate

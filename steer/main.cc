@@ -9,6 +9,6 @@
 #include "steer/cli/commands.h"
 
 int main(int argc, char** argv) {
-  hedgerow::operate::OpenStandardDescriptors();
+  hedgerow::operate::BeginProgram();
   return hedgerow::operate::Run(hedgerow::steer::cli::TheProgram(), {argv + 1, argv + argc}, std::cout, std::cerr);
 }

@@ -75,7 +75,7 @@ int Run(const Arguments& arguments, const std::string& server, std::optional<Cre
 }  // namespace hedgerow::client
 
 int main(int argc, char** argv) {
-  hedgerow::operate::OpenStandardDescriptors();
+  hedgerow::operate::BeginProgram();
   using namespace hedgerow::client;
   const absl::StatusOr<Arguments> arguments = ParseArguments({argv + 1, argv + argc});
   if (!arguments.ok()) {

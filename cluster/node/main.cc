@@ -180,6 +180,7 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node, FrontDo
   LogInfo("node ", config.self.value(), " of cluster ", config.cluster_id, " serves on ", config.serve.ToString());
   const absl::Status status = node->Run();
   StopBy({});
+  if (stop_asked) operate::BoundTheEnd();
   door.Close();
   return status;
 }
@@ -274,6 +275,6 @@ int Main(const std::vector<std::string>& arguments) {
 }  // namespace hedgerow::node
 
 int main(int argc, char** argv) {
-  hedgerow::operate::OpenStandardDescriptors();
+  hedgerow::operate::BeginProgram();
   return hedgerow::node::Main({argv + 1, argv + argc});
 }

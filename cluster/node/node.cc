@@ -17,6 +17,7 @@
 #include "cluster/node/status/stall_problem.h"
 #include "cluster/transfer/load_state.h"
 #include "operate/key_file.h"
+#include "operate/log.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -123,7 +124,8 @@ void Watch(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
   event.data.fd = fd;
-  HEDGEROW_CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) == 0);
+  if (epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) != 0)
+    operate::EndForWantOf("a place to wait for datagrams (fs.epoll.max_user_watches)");
 }
 
 }  // namespace
@@ -224,7 +226,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std:
       leaderless_since_ns_(now_ns_),
       incidents_(config_.election_floor_ns / 2),
       epoll_(epoll_create1(EPOLL_CLOEXEC)) {
-  HEDGEROW_CHECK(epoll_ >= 0);
+  if (epoll_ < 0) operate::EndForWantOf("a descriptor to wait for datagrams by");
   for (const int fd : {wake_.fd(), peer_socket_->fd(), client_socket_->fd(), storage_->event_fd()}) Watch(epoll_, fd);
   announcer_.SetEpoch(config_.cluster_epoch);
   if (memcached_ != nullptr) {

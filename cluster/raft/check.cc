@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/raft/check.h"
 
+#include <signal.h>
 #include <unistd.h>
 
 #include <cstdio>
@@ -19,6 +20,7 @@ void CheckFailed(const char* file, int line, const char* condition) {
   if (failure_handler != nullptr) failure_handler(file, line, condition);
   alarm(2);  // where no process reads stderr, the line must not keep this one from its end
   fprintf(stderr, "%s:%d: broken invariant: %s\n", file, line, condition);
+  signal(SIGABRT, SIG_DFL);  // for a core, whatever the program does where a library gives up
   abort();
 }
 

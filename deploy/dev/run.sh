@@ -95,6 +95,12 @@ cmd_lab() {
   "$PYTHON" -m deploy.lab "$@"
 }
 
+# Every system call of every program's life fails; arguments: --all, --seconds, --seed, --life, --plant.
+cmd_faults() {
+  ready_to_run faults
+  PYTHONPATH=$HEDGEROW_ROOT:$HEDGEROW_ROOT/tests "$PYTHON" -m faults "$@"
+}
+
 # The README's: the demo, and the live page as Chromium shows it.
 cmd_pictures() {
   ready_to_run pictures

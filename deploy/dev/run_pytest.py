@@ -34,7 +34,7 @@ OTHERS = "others"
 # What these say of a short time, of a share or of the processors holds on a machine that is not busy. The longest first.
 TIMED = ("chaos", "flood", "bench_commands", "client_faults", "failing_replicas", "sharing_the_machine", "offloads", "steer_runs", "faults",
          "stalling_replicas", "membership", "policy", "profiles", "offload_faults", "beside_segments", "limits", "raw_profile", "clock_kinds", "sysdump",
-         "strangers", "engines", "store_bounds")
+         "strangers", "engines", "store_bounds", "call_faults")
 # All others pass on a machine that is busy. These of them take half a minute or more; of the rest a file's size tells well enough.
 LONGEST = ("page", "adoption", "follow_network", "packages", "vip_route", "reload", "beside_programs", "recovery", "no_route", "no_harm", OTHERS, "power_cut")
 OTHERS_NICE = 10

@@ -206,10 +206,11 @@ absl::Status Socket::Converse(Request& request, absl::string_view what, const Vi
   const auto bytes = request.Finish(sequence, visit ? 0 : NLM_F_ACK);
   if (send(fd_.get(), bytes.data(), bytes.size(), 0) < 0) return absl::ErrnoToStatus(errno, what);
   std::vector<uint8_t> buffer(kReceiveBytes);
-  bool interrupted = false;
+  bool interrupted = false, lost = false;
   for (;;) {
     const ssize_t received = recv(fd_.get(), buffer.data(), buffer.size(), 0);
-    if (received < 0 && errno == EINTR) continue;
+    // ENOBUFS: a message was lost, which need not be the answer.
+    if (received < 0 && (errno == EINTR || (errno == ENOBUFS && !std::exchange(lost, true)))) continue;
     if (received < 0) return absl::ErrnoToStatus(errno, absl::StrCat(what, ": no answer from the kernel"));
     std::optional<absl::Status> done;
     ForEachPart(std::span<const uint8_t>(buffer).first(static_cast<size_t>(received)), &nlmsghdr::nlmsg_len,

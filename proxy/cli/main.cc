@@ -32,7 +32,7 @@ int Become(const char* program, char** arguments) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  hedgerow::operate::OpenStandardDescriptors();
+  hedgerow::operate::BeginProgram();
   for (const auto& [word, program] : {std::pair("cluster", "hedgerow-node"), std::pair("steer", "hedgerow-steer")}) {
     if (argc > 2 && std::string_view(argv[1]) == word && std::string_view(argv[2]) != "--help")
       return Become(program, argv + 1);

@@ -184,6 +184,7 @@ class Daemon {
     } else {
       TakeDown();
     }
+    operate::BoundTheEnd();
     metrics_.reset();
     monitor_.reset();
     admin_.reset();
@@ -504,7 +505,7 @@ class Daemon {
     const std::vector<std::string> problems = instance_->TakeDown();
     for (const std::string& problem : problems) LogError("while taking down: ", problem);
     if (!problems.empty()) exit_code_ = kExitFailure;
-    LogInfo("everything is down");
+    problems.empty() ? LogInfo("everything is down") : LogError("not everything is down: `hedgerow clean` removes it");
     return problems;
   }
 

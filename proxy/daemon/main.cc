@@ -48,7 +48,7 @@ int UsageError(const std::string& text) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  hedgerow::operate::OpenStandardDescriptors();
+  hedgerow::operate::BeginProgram();
   const auto arguments =
       hedgerow::operate::ParseArguments({argv + 1, argv + argc}, {"config", "ready-fd"}, {"man", "completion"});
   if (!arguments.ok()) return UsageError(std::string(arguments.status().message()));

@@ -44,14 +44,15 @@ class UndoStack {
   // Undoes nothing: what was made stays.
   void Forget() { steps_.clear(); }
 
-  // Runs every step, last made first, whether or not another fails; returns what failed, one line each.
+  // Runs every step, last made first, whether or not another fails; returns what failed twice, one line each.
   std::vector<std::string> Unwind() {
     std::vector<std::string> problems;
     while (!steps_.empty()) {
       const auto [what, undo] = std::move(steps_.back());
       steps_.pop_back();
       const absl::Status status = undo();
-      if (!status.ok()) problems.push_back(absl::StrCat(what, ": ", std::string(status.message())));
+      // Once more: what was done, and the answer to it lost, is done then. The first error says why.
+      if (!status.ok() && !undo().ok()) problems.push_back(absl::StrCat(what, ": ", std::string(status.message())));
     }
     return problems;
   }

@@ -35,6 +35,15 @@ TEST(UndoStack, UndoesTheLastFirstAndGoesOnAfterAFailure) {
   EXPECT_THAT(undone, ElementsAre("c", "a"));
 }
 
+// As when the kernel's answer to a removal is lost.
+TEST(UndoStack, AStepThatFailedIsTriedOnceMore) {
+  int tries = 0;
+  UndoStack stack;
+  stack.Push("a", [&] { return ++tries == 1 ? absl::ResourceExhaustedError("no answer") : absl::OkStatus(); });
+  EXPECT_TRUE(stack.Unwind().empty());
+  EXPECT_EQ(tries, 2);
+}
+
 // As of an uplink that reloads add and remove: its attachment holds a file descriptor.
 TEST(UndoStack, WhatIsDroppedIsNotHeldAndNotUndone) {
   std::vector<std::string> undone;

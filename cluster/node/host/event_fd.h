@@ -9,13 +9,15 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "cluster/raft/check.h"
+#include "operate/log.h"
 
 namespace hedgerow::node {
 
 class EventFd {
  public:
-  EventFd() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) { HEDGEROW_CHECK(fd_ >= 0); }
+  EventFd() : fd_(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)) {
+    if (fd_ < 0) operate::EndForWantOf("a descriptor to wake the loop by");
+  }
   ~EventFd() { close(fd_); }
   EventFd(const EventFd&) = delete;
   EventFd& operator=(const EventFd&) = delete;

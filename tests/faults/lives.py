@@ -1,0 +1,310 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The life of each program, as a script, and what is wrong with one that met a fault.
+
+A life is right if the program serves on, or ends with a documented exit code and says why in a line; the kernel part serves in either
+case, nothing acknowledged is lost, nothing stays behind, and the next start works. A rig (lab, servers, other nodes) serves many
+lives, and is made anew after one that went wrong.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PROJECT = Path(__file__).resolve().parents[2]
+sys.path[:0] = [str(PROJECT / "tests"), str(PROJECT / "tests" / "e2e")]
+
+from deploy.lab import Lab  # noqa: E402 (the path comes first)
+from deploy.lab.cluster import hedgerow_cluster  # noqa: E402
+from deploy.lab.data_dirs import DataDirs  # noqa: E402
+from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings  # noqa: E402
+from deploy.lab.servers.load import binary  # noqa: E402
+from harness.dns import UdpClient  # noqa: E402
+from harness.product import BIN, VIP4, Product  # noqa: E402
+from harness.stack import Stack  # noqa: E402
+
+START_S, SERVE_S, END_S, COMMAND_S = 15.0, 8.0, 10.0, 25.0
+DOCUMENTED = (0, 1, 2, 3, 4)  # docs/cli.md
+# A library's or an invariant's last words, which say nothing to an operator.
+_ABORTS = re.compile(r"terminate called|what\(\):|Check failed|invariant|ASSERTION|assertion|\*\*\* |pure virtual|core dumped|bad_alloc")
+
+Prefix = list[str]
+
+
+class Wrong(Exception):
+    """What the life of a program shows; the rig may be in any state."""
+
+
+def until(condition: Callable[[], object], within_s: float, what: str):
+    deadline = time.monotonic() + within_s
+    while not (value := condition()):
+        if time.monotonic() > deadline:
+            raise Wrong(f"{what}: not within {within_s:.0f} s")
+        time.sleep(0.02)
+    return value
+
+
+def check_end(code: int, said: str) -> None:
+    """Of a program that has ended, with all that it wrote."""
+    last = said.strip().rsplit("\n", 1)[-1]
+    if code not in DOCUMENTED:
+        raise Wrong(f"ended with {code}: {last!r}")
+    if found := _ABORTS.search(last):
+        raise Wrong(f"ended with {code} and {found[0]!r}: {last!r}")
+    if code != 0 and not last:
+        raise Wrong(f"ended with {code} and said nothing")
+
+
+def end(process: subprocess.Popen, log: Path, number: int = signal.SIGTERM) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        process.send_signal(number)
+    try:
+        process.wait(END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(END_S)
+        raise Wrong(f"does not end within {END_S:.0f} s of signal {number}") from None
+    check_end(process.returncode, log.read_text(errors="replace"))
+
+
+def command(prefix: Prefix, *words, run=subprocess.run) -> None:
+    """A command to its end: right if it did its work or says why it did not."""
+    try:
+        done = run([*prefix, *map(str, words)], capture_output=True, text=True, check=False, timeout=COMMAND_S, errors="replace")
+    except subprocess.TimeoutExpired:
+        raise Wrong(f"{Path(str(words[0])).name} {words[1]} does not end within {COMMAND_S:.0f} s") from None
+    check_end(done.returncode, done.stderr)
+
+
+class Hedgerowd:
+    """Start, serve, reload, follow a network change, stop; then the next daemon, and `down`."""
+
+    name = "hedgerowd"
+    adopts = False
+
+    def __init__(self, tag: str):
+        self.tag = tag
+
+    def __enter__(self):
+        self.stack = Stack(self.tag, {}, {"a": "nsd", "b": "nsd"})
+        self.product: Product = self.stack.product
+        self.product.up()
+        self.product.down()
+        self.product.check_nothing_left()
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self.stack.throw_away(check=False)
+
+    def serves(self, what: str) -> None:
+        def answered() -> bool:
+            with contextlib.suppress(OSError), UdpClient(self.stack.lab.client, VIP4) as client:
+                return client.ask(7, "www.example.test", timeout_s=0.3) is not None
+            return False
+
+        until(answered, SERVE_S, f"{what} serves")
+
+    def config(self, delay: str) -> Path:
+        return self.product.write(self.product.config(services=self.product.services("dns", delay=delay), unattended_timeout="30s"))
+
+    def live(self, prefix: Prefix) -> None:
+        product, log = self.product, self.product.folder / "traced.log"
+        log.write_text("")
+        file = self.config("10ms")
+        if self.adopts:
+            self.next_start(file)
+            self.leave()
+        child = self.stack.lab.client.popen([*prefix, BIN / "hedgerowd", "--config", file], log=log)
+        try:
+            began = time.monotonic()
+            while child.poll() is None and "serves instance" not in log.read_text(errors="replace") and time.monotonic() < began + START_S:
+                time.sleep(0.02)  # what comes judges whether it serves: the log may be what fails
+            made = child.poll() is None
+            if made:
+                self.grow(child, log)
+            check_end(child.wait(END_S), log.read_text(errors="replace"))
+            if self.adopts or made:
+                self.serves("the kernel part without its daemon")
+            else:
+                self.check_nothing_left(log)
+        finally:
+            if child.poll() is None:
+                child.kill()
+            child.wait()
+        self.next_start(file)
+        self.down()
+
+    def grow(self, child: subprocess.Popen, log: Path) -> None:
+        def sent(number: int, said: str) -> None:
+            with contextlib.suppress(ProcessLookupError):
+                child.send_signal(number)
+            deadline = time.monotonic() + 3  # the log may be what fails
+            while child.poll() is None and not re.search(said, log.read_text(errors="replace"), re.S) and time.monotonic() < deadline:
+                time.sleep(0.02)
+
+        self.serves("the daemon")
+        self.config("12ms")
+        sent(signal.SIGHUP, r"signal 1: reloading[^\n]*\n.*?(reload|cannot|in force|error)")
+        client = self.stack.lab.client
+        client.run(["ip", "address", "add", "10.77.0.200/32", "dev", "eth0"])
+        client.run(["ip", "link", "set", "eth0", "mtu", "1400"])
+        self.serves("the daemon after a change of the network")
+        client.run(["ip", "address", "del", "10.77.0.200/32", "dev", "eth0"])
+        client.run(["ip", "link", "set", "eth0", "mtu", "1500"])
+        time.sleep(0.3)
+        self.serves("the daemon")
+        if child.poll() is None:
+            end(child, log)
+
+    def next_start(self, file: Path) -> None:
+        done = self.product.run("up", "--config", file)
+        if done.returncode != 0:
+            raise Wrong(f"the next start fails: {done.stderr.strip()[-300:]}")
+        self.serves("the next start")
+
+    def leave(self) -> None:
+        pid = self.product.pid
+        os.kill(pid, signal.SIGTERM)
+        until(lambda: not Path(f"/proc/{pid}").exists(), END_S, "a daemon's end")
+
+    def down(self) -> None:
+        done = self.product.admin("down", check=False)
+        if done.returncode != 0:
+            raise Wrong(f"down: {done.stderr.strip()[-300:]}")
+        self.check_nothing_left()
+
+    def check_nothing_left(self, log: Path | None = None) -> None:
+        """`log`: of a program that could not remove it, as long as it says so. The next start does, then."""
+        try:
+            self.product.check_nothing_left()
+        except AssertionError as differs:
+            if log is None or not re.search(r"while (taking down|undoing a failed start): |cannot be removed", log.read_text(errors="replace")):
+                raise Wrong("; ".join(line[:70] for line in str(differs).splitlines() if re.match("left behind: (link|rule|pin|route|process|run file|bpf )", line))[:600]) from None
+
+
+class Adopting(Hedgerowd):
+    """The same of a daemon that takes over a kernel part."""
+
+    name = "hedgerowd-adopts"
+    adopts = True
+
+
+class TracedNode(HedgerowNode):
+    prefix: Prefix = []
+
+    def command(self) -> list[str]:
+        words = super().command()
+        at = words.index(str(binary("hedgerow-node")))
+        return [*words[:at], *self.prefix, *words[at:]]
+
+
+class Node:
+    """One of three: start, catch up, elect, serve, snapshot, members, backup, stop; the others serve meanwhile, and it starts again."""
+
+    name = "hedgerow-node"
+    durability = "disk"
+
+    def __init__(self, tag: str):
+        self.tag = tag
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self.lab = stack.enter_context(Lab(self.tag, replicas=3))
+            data = stack.enter_context(DataDirs(self.tag, "memory"))
+            settings = NodeSettings(durability=self.durability)
+            cluster = hedgerow_cluster(self.lab, data.path, settings)
+            hosts = self.lab.replicas
+            self.node = cluster.nodes[0] = TracedNode(hosts[0], 1, hosts, data.path / hosts[0].name, settings)
+            self.cluster = stack.enter_context(cluster)
+            self.cluster.wait_ready()
+            self.acknowledged: dict[str, str] = {}
+            self.lives = self.writes = 0
+            end(self.node.process, self.node.log)
+            self._running = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self._running.close()
+
+    def hkv(self, number: int, *words: str) -> subprocess.CompletedProcess:
+        return self.lab.client.run([binary("hkv"), "--server", self.cluster.nodes[number - 1].endpoint, "--timeout", "3s", *words], check=False)
+
+    def put(self, number: int) -> bool:
+        self.writes += 1
+        key, value = f"k{self.writes % 40}", f"v{self.writes}"
+        done = self.hkv(number, "put", key, value).returncode == 0
+        if done:
+            self.acknowledged[key] = value
+        else:
+            self.acknowledged.pop(key, None)  # it may have been done or not
+        return done
+
+    def ask(self, *words: str) -> None:
+        command([], binary("hedgerow-node"), *words, "--socket", self.node.socket)
+
+    def names_a_problem(self) -> bool:
+        status = self.node.status()
+        return bool(status and status["problems"]) or bool(re.search(r" (warning|error) ", self.node.log.read_text(errors="replace")))
+
+    def ready(self) -> bool:
+        return (state := self.node.state()) is not None and state.ready
+
+    def live(self, prefix: Prefix) -> None:
+        self.lives += 1
+        node, process = self.node, None
+        node.prefix = prefix
+        node.log.write_text("")
+        node.start()
+        process = node.process
+        try:
+            until(lambda: self.put(2), SERVE_S, "the others serve")
+            deadline = time.monotonic() + START_S
+            while node.running and not (self.ready() or self.put(1)):
+                if time.monotonic() > deadline:
+                    if not self.names_a_problem():
+                        raise Wrong(f"not ready within {START_S:.0f} s, and names no problem")
+                    break
+                time.sleep(0.05)
+            if node.running:
+                self.grow()
+            if node.running:
+                end(process, node.log)
+            check_end(process.wait(END_S), node.log.read_text(errors="replace"))
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+        node.prefix = []
+        until(lambda: self.put(2), SERVE_S, "the others serve")
+        node.start()
+        until(lambda: self.ready() or not node.running, START_S, "the next start")
+        if not node.running:
+            raise Wrong(f"the next start fails: {node.log_tail()[-300:]}")
+        for key, value in self.acknowledged.items():
+            if (found := self.hkv(1, "get", key).stdout.strip()) != value:
+                raise Wrong(f"lost: {key} is {found!r}, {value!r} was acknowledged")
+        end(node.process, node.log)
+
+    def grow(self) -> None:
+        if (leader := self.cluster.leader()) is not None and leader is not self.node:
+            leader.transfer(1)
+        until(lambda: self.put(2), START_S, "the cluster serves")
+        until(lambda: not self.node.running or self.put(1) or self.names_a_problem(), SERVE_S, "the node serves, or names a problem")
+        for words in (["snapshot"], ["members"], ["backup", "--out", self.node.folder / f"backup{self.lives}"], ["keys"]):
+            self.ask(*words)
+        until(lambda: self.put(2), START_S, "the cluster serves")
+
+
+class MemoryNode(Node):
+    """The same in memory mode, where the kernel part acknowledges."""
+
+    name = "hedgerow-node-memory"
+    durability = "memory"
+
+
+LIVES = {life.name: life for life in (Hedgerowd, Adopting, Node, MemoryNode)}
