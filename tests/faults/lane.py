@@ -70,7 +70,7 @@ def plants(trace: Path, tag: str) -> dict[str, tuple[str, list[str]]]:
     """Mistakes on purpose, each with the life that must show it: a bind whose failure is taken for success, a loop that waits while its log
     cannot be written, a temporary file that is left in the folder of locks."""
     return {"unchecked-bind": ("hedgerow-node", _command(trace, "bind", "-e", "inject=bind:retval=0:when=3")),
-            "blocking-log": ("hedgerowd", _command(trace, "epoll_wait", "-e", "inject=epoll_wait:delay_enter=20s:when=2+")),
+            "blocking-log": ("hedgerowd", _command(trace, "epoll_wait", "-e", "inject=epoll_wait:delay_enter=12s:when=2+")),
             "left-file": ("hedgerowd", ["sh", "-c", f'touch /run/hedgerow/{tag}.unfinished; exec "$@"', "sh"])}
 
 

@@ -67,7 +67,7 @@ def end(process: subprocess.Popen, log: Path, number: int = signal.SIGTERM) -> N
         process.wait(END_S)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(END_S)
+        process.wait(30)  # a delay of strace's ends first
         raise Wrong(f"does not end within {END_S:.0f} s of signal {number}") from None
     check_end(process.returncode, log.read_text(errors="replace"))
 
