@@ -14,7 +14,7 @@ from pathlib import Path
 
 from bench import cpu_time
 from bench.manifest import config_hash
-from bench.outcome import Check, Results, print_checks, print_table
+from bench.outcome import Check, Results, planted_is_found, print_checks, print_table
 from plots.charts import Charts
 
 _MACHINE = Path("/run/hedgerow-experiment.lock")
@@ -29,25 +29,35 @@ class Experiment:
     rows: Callable[..., list[dict]]  # of a cell: the values of its fields, and its records
     columns: Mapping[str, str]
     charts: Charts | None = None
+    plants: Mapping[str, int | None] = dataclasses.field(default_factory=dict)  # mistakes on purpose: so many of their checks find them; None: all
+    tag: str = ""  # of the lab, where another one may be named
 
     def parser(self, rounds: int = 10) -> argparse.ArgumentParser:
-        made = parser(self.name, self.about)
+        made = parser(self.name, self.about, rounds > 1)
         made.set_defaults(rounds=rounds, stated_rounds=rounds)
         made.add_argument("--resume", action="store_true", help="go on with a run that was cut short, in the same order")
+        if self.tag:
+            made.add_argument("--lab", default=self.tag, help=f"tag of the lab and instance of the proxy (default: {self.tag})")
+        if self.plants:
+            made.add_argument("--plant", choices=self.plants, help="a mistake on purpose, which the checks must find")
         return made
 
     def run(self, arguments: argparse.Namespace, measure: Callable[["Running", argparse.Namespace], None],
-            line: Callable[[dict], str], **settings) -> int:
+            line: Callable[[dict], str] = lambda record: "", **settings) -> int:
         """The exit status: 0 when everything that must be shown was."""
         with the_machine(arguments.quiet_wait > 0):
             running = Running(self, arguments, line)
             measure(running, arguments)
-        return self.conclude(running.results, rounds=arguments.rounds, **settings)
+        given = vars(arguments)
+        return self.conclude(running.results, given.get("plant"), given.get("quick") or given.get("length") == "quick", rounds=arguments.rounds,
+                             **settings)
 
-    def conclude(self, results: Results, **settings) -> int:
+    def conclude(self, results: Results, plant: str | None = None, quick: bool = False, **settings) -> int:
         records = records_of(results.raw)
         rows = self.rows_of(records)
-        checks = self.must_show(rows)
+        checks = [check for check in self.must_show(rows) if not (quick and check.needs_full)]
+        if plant:
+            checks = planted_is_found(plant, checks, self.plants[plant])
         return conclude(results, results.manifest(configs_of(records), **quiet_of(records), **settings), rows, checks, self.columns, self.charts)
 
     def rows_of(self, records: Iterable[dict]) -> list[dict]:
@@ -185,23 +195,19 @@ def draw(folder: Path, charts: Charts) -> None:
     print(f"\nplot: {drawing.draw(run, charts, folder / (run['name'] + '.png'))}")
 
 
-def parser(name: str, description: str) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog=f"bench {name}", description=description)
-    made.add_argument("--rounds", type=int, default=10)
-    _add_quiet_wait_and_into(made, name)
+def own_rows(*cell_and_records) -> list[dict]:
+    """Of records that have a row each."""
+    return [{**record["row"], "config_hash": record["config_hash"]} for record in cell_and_records[-1]]
+
+
+def parser(name: str, description: str, has_rounds: bool = True) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(prog=name.replace("chaos-", "chaos ", 1) if name.startswith("chaos-") else f"bench {name}",
+                                   description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    if has_rounds:
+        made.add_argument("--rounds", type=int, default=10)
+    made.add_argument("--quiet-wait", type=float, default=30.0, help="seconds to wait at most for an idle machine before each run")
+    made.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{name}")
     return made
-
-
-def add_run_options(parser: argparse.ArgumentParser, name: str, tag: str) -> None:
-    """Those of every run in a lab that writes results."""
-    _add_quiet_wait_and_into(parser, name)
-    parser.add_argument("--lab", default=tag, help=f"tag of the lab and instance of the proxy (default: {tag})")
-
-
-def _add_quiet_wait_and_into(parser: argparse.ArgumentParser, name: str) -> None:
-    parser.add_argument("--quiet-wait", type=float, default=30.0,
-                        help="seconds to wait at most for an idle machine before each run")
-    parser.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{name}")
 
 
 def some_of(known: Iterable) -> Callable[[str], list]:

@@ -17,9 +17,8 @@ import re
 import time
 from pathlib import Path
 
-from bench import cpu_time, experiment
-from bench.manifest import config_hash
-from bench.outcome import Check, Results, at_least, at_most, median, planted_is_found
+from bench import experiment
+from bench.outcome import Check, at_least, at_most, median
 from bench.pinning import hurry, pin
 from chaos.flood_rigs import BESIDE, BESIDE_RATE_PART, FLOOD_CPU, ROWS, SHOWN, BesideRig, ClusterRig, ProxyRig, control_link
 from chaos.plants import FLOOD_PLANTS, LATE_ANSWERS, LOST_ANSWERS, NO_HEDGES, planted
@@ -55,7 +54,7 @@ def map_bytes(pids: list[int]) -> int:
     return sum(found.values())
 
 
-def measure(rig, hook: str, phase: str, arguments: argparse.Namespace) -> dict:
+def measure_phase(rig, hook: str, phase: str, arguments: argparse.Namespace) -> dict:
     """One run of the honest clients, quiet or under frames; what was sent, met and held meanwhile."""
     before = memory(rig)
     if phase == "quiet":
@@ -101,11 +100,11 @@ def settle(rig, seconds: float, runs: int) -> None:
             return
 
 
-def row_of(hook: str, rounds: list[dict[str, dict]], config: dict) -> dict:
+def row_of(hook: str, rounds: list[dict[str, dict]]) -> dict:
     def all_of(phase: str, key: str) -> list[float]:
         return [one[phase][key] for one in rounds]
 
-    row = {"hook": hook, "runs": len(rounds), "config_hash": config_hash(config)}
+    row = {"hook": hook, "runs": len(rounds)}
     for phase in PHASES:
         for key in ("p50_us", "p99_us"):
             row[f"{phase}_{key}"] = median(all_of(phase, key))
@@ -130,10 +129,9 @@ def row_of(hook: str, rounds: list[dict[str, dict]], config: dict) -> dict:
     return row
 
 
-def must_show(rows: list[dict], rate: float, quick: bool = False) -> list[Check]:
-    checks = [at_least("hooks", len(rows), len(ROWS))]
-    if not quick:
-        checks.append(at_least("runs of each hook", min((row["runs"] for row in rows), default=0), 5, needs_full=True))
+def must_show(rows: list[dict]) -> list[Check]:
+    checks = [at_least("hooks", len(rows), len(ROWS)),
+              at_least("runs of each hook", min((row["runs"] for row in rows), default=0), 5, needs_full=True)]
     for row in rows:
         hook = row["hook"]
         if hook in BESIDE:
@@ -142,7 +140,7 @@ def must_show(rows: list[dict], rate: float, quick: bool = False) -> list[Check]
                        at_least(f"{hook}: honest hedges of each stall, quiet", row["quiet_hedges_of_stalls"], 1),
                        at_least(f"{hook}: honest hedges / quiet", row["hedges_of_quiet"], 0.5, finds=[NO_HEDGES]),
                        at_least(f"{hook}: share of the frames {what}", row["shown_share"], least)]
-        checks += [at_least(f"{hook}: frames per second", row["sent_per_s"], 0.98 * rate_of(hook, rate), needs_full=True),
+        checks += [at_least(f"{hook}: frames per second", row["sent_per_s"], 0.98 * rate_of(hook, RATE), needs_full=True),
                    at_least(f"{hook}: share of them that the program met", row["met_share"], 0.95),
                    at_most(f"{hook}: honest clients' p99 / quiet", row["p99_factor"], 2, needs_full=True, finds=[LATE_ANSWERS]),
                    at_most(f"{hook}: honest requests lost", row["flood_lost"], 0, finds=[LOST_ANSWERS]),
@@ -152,37 +150,39 @@ def must_show(rows: list[dict], rate: float, quick: bool = False) -> list[Check]
     return checks
 
 
-def all_rounds(rig, hooks: list[str], arguments: argparse.Namespace, results: Results) -> list[dict]:
-    rounds: dict[str, list[dict]] = {hook: [] for hook in hooks}
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["hook"], must_show,
+    lambda hook, records: [{**row_of(hook, [record["phases"] for record in records]), "config_hash": records[0]["config_hash"]}],
+    {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
+     "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost", "hedges_of_quiet": "hedges/quiet",
+     "rss_grown": "rss grown", "maps_grown": "maps grown"}, plants=dict.fromkeys(FLOOD_PLANTS), tag=TAG)
+
+
+def line(record: dict) -> str:
+    done = record["phases"]
+    return ("p99 " + "  ".join(f"{phase} {done[phase]['p99_us']:7.0f} us" for phase in PHASES) +
+            f"  {done['flood']['sent_per_s']:8.0f} frames/s, met {done['flood']['met'] / done['flood']['sent']:.1%}, lost {done['flood']['lost']}")
+
+
+def all_rounds(rig, hooks: list[str], running: experiment.Running, arguments: argparse.Namespace) -> None:
     settle(rig, arguments.seconds, arguments.settle)
-    for number in range(1, arguments.rounds + 1):
-        for hook in hooks:
-            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-            done = {}
-            for phase in PHASES:
-                done[phase] = measure(rig, hook, phase, arguments)
-                results.write_raw(f"{hook}-{phase}-{number:02d}", {"round": number, **done[phase]})
-                time.sleep(arguments.pause)
-            rounds[hook].append(done)
-            print(f"round {number}/{arguments.rounds} {hook:9} p99 " +
-                  "  ".join(f"{phase} {done[phase]['p99_us']:7.0f} us" for phase in PHASES) +
-                  f"  {done['flood']['sent_per_s']:8.0f} frames/s, met {done['flood']['met'] / done['flood']['sent']:.1%}, "
-                  f"lost {done['flood']['lost']}", flush=True)
-    return [row_of(hook, rounds[hook], rig.config()) for hook in hooks]
+    for turn in running.turns(hook=hooks):
+        done = {}
+        for phase in PHASES:
+            done[phase] = measure_phase(rig, turn["hook"], phase, arguments)
+            time.sleep(arguments.pause)
+        turn.done({"phases": done, "config": rig.config()})
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="chaos flood", description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser = EXPERIMENT.parser(rounds=5)
     parser.add_argument("--hooks", type=experiment.some_of(ROWS), default=list(ROWS))
     parser.add_argument("--quick", action="store_true", help="one short round of each hook, in two minutes")
-    parser.add_argument("--plant", choices=FLOOD_PLANTS, help="a mistake on purpose under each flood: the run succeeds when its checks find it")
     parser.add_argument("--seconds", type=float, default=5.0, help="of honest load in each run; at most 60")
     parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of flood before the honest load is measured")
     parser.add_argument("--settle", type=int, default=12, help="honest runs before the first round, at most, until memory stands still")
     parser.add_argument("--pause", type=float, default=3.0, help="seconds after each run, in which what it left is forgotten")
     parser.add_argument("--rate", type=float, default=RATE, help=f"frames per second; {RATE} are wanted")
-    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if arguments.plant:  # they are made in the proxy's rigs, and hedges are counted in one of them
         arguments.hooks = [hook for hook in arguments.hooks if hook in BESIDE or (hook != "node" and arguments.plant != NO_HEDGES)]
@@ -194,37 +194,21 @@ def parse(argv: list[str]) -> argparse.Namespace:
     return arguments
 
 
-def measure_all(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
-    rows = []
-
-    def take(rig, hooks: list[str]) -> None:
-        rows.extend(all_rounds(rig, hooks, arguments, results))
-        configs[config_hash(rig.config())] = rig.config()
-
+def measure(running_: experiment.Running, arguments: argparse.Namespace) -> None:
     of_the_proxy = [hook for hook in arguments.hooks if hook != "node" and hook not in BESIDE]
     beside = [hook for hook in arguments.hooks if hook in BESIDE]
     if of_the_proxy:
         with Lab(arguments.lab, replicas=2) as lab, ProxyRig(lab, arguments.lab).up() as rig:
-            take(rig, of_the_proxy)
+            all_rounds(rig, of_the_proxy, running_, arguments)
     if beside:
         with Lab(arguments.lab, replicas=2) as lab, BesideRig(lab, arguments.lab).up() as rig:
-            take(rig, beside)
+            all_rounds(rig, beside, running_, arguments)
     if "node" in arguments.hooks:
         with (Lab(arguments.lab, replicas=3) as lab, DataDirs(lab.tag, "memory") as data,
               running("hedgerow", lab, data.path, Settings()) as up):
-            take(ClusterRig(lab, up), ["node"])
-    return rows
+            all_rounds(ClusterRig(lab, up), ["node"], running_, arguments)
 
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    configs: dict[str, dict] = {}
-    results = experiment.results(NAME, arguments)
-    rows = measure_all(arguments, results, configs)
-    checks = must_show(rows, RATE, arguments.quick)
-    return experiment.conclude(
-        results, results.manifest(configs, rate=arguments.rate),
-        rows, planted_is_found(arguments.plant, checks) if arguments.plant else checks,
-        {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
-         "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost", "hedges_of_quiet": "hedges/quiet",
-         "rss_grown": "rss grown", "maps_grown": "maps grown"}, None)
+    return EXPERIMENT.run(arguments, measure, line, rate=arguments.rate)

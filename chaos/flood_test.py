@@ -20,8 +20,8 @@ def _rounds(count: int = 5, quiet: dict = _NOTHING, **changes) -> list[dict]:
 
 
 def _missed(**changes) -> list[str]:
-    rows = [flood.row_of(hook, _rounds(**changes), {}) for hook in flood.ROWS]
-    return [check.what for check in flood.must_show(rows, flood.RATE) if not check.met]
+    rows = [flood.row_of(hook, _rounds(**changes)) for hook in flood.ROWS]
+    return [check.what for check in flood.must_show(rows) if not check.met]
 
 
 def test_what_is_good_enough_is_met():
@@ -55,14 +55,14 @@ def test_floods_beside_a_service_have_a_rate_that_its_backends_share():
                                             (plants.NO_HEDGES, {"hedges": 0})])
 def test_a_mistake_on_purpose_is_found_or_the_run_fails(plant, changes):
     def found(**changes) -> bool:
-        rows = [flood.row_of(hook, _rounds(**changes), {}) for hook in flood.ROWS]
-        return all(check.met for check in planted_is_found(plant, flood.must_show(rows, flood.RATE)))
+        rows = [flood.row_of(hook, _rounds(**changes)) for hook in flood.ROWS]
+        return all(check.met for check in planted_is_found(plant, flood.must_show(rows)))
 
     assert found(**changes) and not found()
 
 
 def test_a_hook_that_was_left_out_is_missed():
-    assert "hooks" in [check.what for check in flood.must_show([flood.row_of("sink", _rounds(), {})], flood.RATE)
+    assert "hooks" in [check.what for check in flood.must_show([flood.row_of("sink", _rounds())])
                        if not check.met]
 
 

@@ -20,10 +20,10 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import cpu_time, experiment, product
+from bench import experiment, product
 from bench.dns_rig import DnsRig
-from bench.manifest import binary, config_hash
-from bench.outcome import Check, Results, at_least, at_most, planted_is_found
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most
 from deploy.lab import Host, Lab, names
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
 
@@ -209,18 +209,19 @@ def row_of(sent: tuple[int, int], proxied: list[float], direct: list[float], eac
             "lost_direct_share": len(direct) / sent[1], "lost_beyond": sum(beyond),
             "wrong": sum(change["wrong"] != "" for change in each), "disagreed": sum(not change["agreed"] for change in each),
             "late": sum(change["took_s"] > _FOLLOWED_S for change in each),
-            "followed_s": max(change["took_s"] for change in each), "config_hash": config_hash(settings)}
+            "followed_s": max(change["took_s"] for change in each)}
 
 
-def must_show(row: dict, wanted: int, quick: bool = False) -> list[Check]:
+def must_show(rows: list[dict]) -> list[Check]:
     """How late is judged on an idle machine only: a command that asks for `status` takes a part of a second on a busy one."""
-    late = [] if quick else [at_most("changes that were followed after a second or later", row["late"], 0)]
-    return [at_least("changes", row["changes"], wanted, needs_full=True), at_least("kinds of change", row["kinds"], min(wanted, len(Machine.KINDS))),
+    (row,) = rows
+    return [at_least("changes", row["changes"], WANTED_CHANGES, needs_full=True), at_least("kinds of change", row["kinds"], len(Machine.KINDS)),
             at_least("requests of each client, of those that it was to send", row["sent_share"], _SENT_SHARE),
             at_most("share of the direct client's requests that were lost", row["lost_direct_share"], _LOST_DIRECT_SHARE),
             at_most("requests lost beyond those of the direct client", row["lost_beyond"], 0, finds=[BLIND]),
             at_most("changes after which status was wrong", row["wrong"], 0, finds=[BLIND]),
-            at_most("changes that the kernel understood in another way", row["disagreed"], 0), *late]
+            at_most("changes that the kernel understood in another way", row["disagreed"], 0),
+            at_most("changes that were followed after a second or later", row["late"], 0, needs_full=True)]
 
 
 def _load(host: Host, target: str, seconds: float, folder: Path, name: str) -> tuple[subprocess.Popen, float]:
@@ -257,8 +258,7 @@ def _changes(machine: Machine, arguments: argparse.Namespace, status: Callable[[
     return each
 
 
-def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[dict, dict]:
-    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+def one_run(lab: Lab, arguments: argparse.Namespace) -> dict:
     rng = random.Random(arguments.seed)
     print(f"seed {arguments.seed}", flush=True)
     folder = lab.client.scratch("load")
@@ -291,19 +291,27 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[
     settings = {"service": rig.service, "rate": RATE, "changes": arguments.changes, "seconds": seconds}
     row = row_of((sent, sent_direct), proxied, direct, each, arguments.seed, settings)
     row["moves"] = int(last["network"]["moves"])
-    results.write_raw("network", {**row, "each": each, "lost_at_s": proxied, "lost_direct_at_s": direct, "status": last,
-                                  "reports": {name: json.loads((folder / f"{name}.json").read_text(encoding="ascii"))["summary"]
-                                              for name in ("proxy", "direct")}})
-    return row, settings
+    return {"row": row, "each": each, "lost_at_s": proxied, "lost_direct_at_s": direct, "status": last, "config": settings,
+            "reports": {name: json.loads((folder / f"{name}.json").read_text(encoding="ascii"))["summary"] for name in ("proxy", "direct")}}
+
+
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["what"], must_show, experiment.own_rows,
+    {"changes": "changes", "seed": "seed", "sent": "requests", "lost": "lost", "lost_direct": "lost directly",
+     "lost_beyond": "lost beyond", "wrong": "status wrong", "followed_s": "longest s"}, plants={BLIND: None}, tag=TAG)
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    with Lab(arguments.lab, replicas=2) as lab:
+        for turn in running.turns(what=["network"]):
+            turn.done(one_run(lab, arguments))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="chaos network", description=__doc__)
+    parser = EXPERIMENT.parser(rounds=1)
     parser.add_argument("--changes", type=int, default=WANTED_CHANGES, help=f"at random; {WANTED_CHANGES} are wanted")
     parser.add_argument("--quick", action="store_true", help="does not wait for an idle machine, nor judge how late a change is followed")
     parser.add_argument("--seed", type=int, default=None, help="of the changes; drawn and printed when not given")
-    parser.add_argument("--plant", choices=(BLIND,), help="a mistake on purpose, which the checks must find")
-    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if not 0 < arguments.changes <= 1000:
         parser.error("--changes must be 1 to 1000")
@@ -315,14 +323,4 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    with Lab(arguments.lab, replicas=2) as lab:
-        results = experiment.results(NAME, arguments)
-        row, settings = measure(lab, arguments, results)
-    wanted = arguments.changes if arguments.plant else WANTED_CHANGES
-    checks = must_show(row, wanted, arguments.quick)
-    return experiment.conclude(
-        results, results.manifest({row["config_hash"]: settings}), [row],
-        planted_is_found(BLIND, checks) if arguments.plant else checks,
-        {"changes": "changes", "seed": "seed", "sent": "requests", "lost": "lost", "lost_direct": "lost directly",
-         "lost_beyond": "lost beyond", "wrong": "status wrong", "followed_s": "longest s"}, None)
+    return EXPERIMENT.run(parse(argv), measure)

@@ -21,7 +21,7 @@ def _row(proxied=(), direct=(), each=None, sent=(100_000, 100_000)) -> dict:
 
 def _missed(**changes) -> list[str]:
     row = _row(**changes)
-    return [check.what for check in network.must_show(row, 50) if not check.met]
+    return [check.what for check in network.must_show([row]) if not check.met]
 
 
 def _but(**changed) -> list[dict]:
@@ -51,9 +51,9 @@ def test_one_change_that_is_not_followed_is_too_many(each, what):
 
 
 def test_a_planted_mistake_is_found_by_losses_and_by_status():
-    bad = network.must_show(_row([7.1], each=_but(wrong="x")), 50)
+    bad = network.must_show([_row([7.1], each=_but(wrong="x"))])
     assert all(check.met for check in planted_is_found(network.BLIND, bad))
-    assert not all(check.met for check in planted_is_found(network.BLIND, network.must_show(_row([7.1]), 50)))
+    assert not all(check.met for check in planted_is_found(network.BLIND, network.must_show([_row([7.1])])))
 
 
 @pytest.mark.parametrize("sent", [(97_000, 100_000), (100_000, 97_000)])

@@ -15,9 +15,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from bench import cpu_time, experiment, store_load
-from bench.manifest import binary, config_hash
-from bench.outcome import Check, Results, at_least, at_most
+from bench import experiment, store_load
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most
 from bench.replicas import MAX_SECONDS, stress
 from bench.stopping import beside
 from chaos.systems import Settings, running
@@ -104,7 +104,7 @@ def load_command(operation: str, clients: int, seconds: float) -> list[str]:
             f"--operation={operation}", "--keys=100", "--warm_up=0s", f"--measured={seconds:g}s"]
 
 
-def row_of(settings: Settings, first: Seen, last: Seen, reports: dict[str, dict], config: dict) -> dict:
+def row_of(settings: Settings, first: Seen, last: Seen, reports: dict[str, dict]) -> dict:
     """`reports` are the loads', by operation."""
     found = {"system": "hedgerow", "mode": settings.mode, "replicas": settings.replicas,
              "seconds": min(report["seconds"] for report in reports.values()), "stress_per_cpu": STRESS_PER_CPU,
@@ -115,7 +115,7 @@ def row_of(settings: Settings, first: Seen, last: Seen, reports: dict[str, dict]
         found |= {f"{operation}s_per_s": report["answered"] / report["seconds"],
                   f"{operation}_p50_us": latency.quantile(0.5) / 1e3, f"{operation}_p99_us": latency.quantile(0.99) / 1e3}
     return found | {"failed": sum(report["failed"] for report in reports.values()),
-                    "lost": sum(report["lost"] for report in reports.values()), "config_hash": config_hash(config)}
+                    "lost": sum(report["lost"] for report in reports.values())}
 
 
 def must_show(rows: list[dict]) -> list[Check]:
@@ -129,8 +129,7 @@ def must_show(rows: list[dict]) -> list[Check]:
     return checks
 
 
-def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, results: Results) -> tuple[dict, dict]:
-    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace) -> dict:
     with contextlib.ExitStack() as stack:
         data = stack.enter_context(DataDirs(lab.tag, settings.mode)).path
         up = stack.enter_context(running("hedgerow", lab, data, settings))
@@ -143,20 +142,29 @@ def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, result
                      for operation, clients in CLIENTS.items()}
             last, changes = watch(up.cluster, first, lambda: not all(load.done() for load in loads.values()))
             reports = {operation: load.result().report for operation, load in loads.items()}
-        row = row_of(settings, first, last, reports, up.config)
-        results.write_raw(settings.mode, {**row, "first": dataclasses.asdict(first), "last": dataclasses.asdict(last),
-                                          "changes": changes, "reports": reports,
-                                          "status": [node.status() for node in up.cluster.nodes],
-                                          "proxy": up.proxy.status_at_rest()})
-        return row, up.config
+        return {"row": row_of(settings, first, last, reports), "first": dataclasses.asdict(first), "last": dataclasses.asdict(last),
+                "changes": changes, "reports": reports, "status": [node.status() for node in up.cluster.nodes],
+                "proxy": up.proxy.status_at_rest(), "config": up.config}
+
+
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["mode"], must_show, experiment.own_rows,
+    {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
+     "quorum_checks": "quorum checks", "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us",
+     "put_p99_us": "p99 us", "failed": "failed", "lost": "lost"}, tag=TAG)
+
+
+def measure(running_: experiment.Running, arguments: argparse.Namespace) -> None:
+    with Lab(arguments.lab, replicas=arguments.replicas) as lab:
+        for turn in running_.turns(mode=arguments.mode):
+            turn.done(one_mode(lab, Settings(turn["mode"], arguments.replicas), arguments))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="chaos no-false-elections", description=__doc__)
+    parser = EXPERIMENT.parser(rounds=1)
     parser.add_argument("--seconds", type=float, default=WANTED_SECONDS, help=f"of load; {WANTED_SECONDS} are wanted")
     parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
     parser.add_argument("--replicas", type=int, choices=(3, 5, 7), default=3)
-    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     # The load bounds itself to 10 minutes, a busy process to MAX_SECONDS.
     if not 0 < arguments.seconds <= min(600, MAX_SECONDS - _LEFT_OVER_S):
@@ -165,17 +173,4 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    rows, configs = [], {}
-    with Lab(arguments.lab, replicas=arguments.replicas) as lab:
-        results = experiment.results(NAME, arguments)
-        for mode in arguments.mode:
-            row, config = one_mode(lab, Settings(mode, arguments.replicas), arguments, results)
-            rows.append(row)
-            configs[row["config_hash"]] = config
-    return experiment.conclude(
-        results, results.manifest(configs, clients=CLIENTS, priority=command_prefix()),
-        rows, must_show(rows),
-        {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
-         "quorum_checks": "quorum checks", "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us",
-         "put_p99_us": "p99 us", "failed": "failed", "lost": "lost"}, None)
+    return EXPERIMENT.run(parse(argv), measure, clients=CLIENTS, priority=command_prefix())

@@ -24,7 +24,7 @@ def _report(answered: int = 1000, seconds: float = 600.1) -> dict:
 
 
 def _missed(last: Seen, **report) -> list[str]:
-    row = nfe.row_of(Settings(), _FIRST, last, {"put": _report(**report), "get": _report()}, {})
+    row = nfe.row_of(Settings(), _FIRST, last, {"put": _report(**report), "get": _report()})
     return [check.what for check in nfe.must_show([row]) if not check.met]
 
 

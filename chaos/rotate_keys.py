@@ -15,9 +15,8 @@ import json
 import secrets
 import time
 
-from bench import cpu_time, experiment
-from bench.manifest import config_hash
-from bench.outcome import Check, Results, at_least, at_most, planted_is_found
+from bench import experiment
+from bench.outcome import Check, at_least, at_most
 from chaos.load_process import sending
 from chaos.no_false_elections import Seen, elections, look
 from chaos.systems import PROXY_NAME, Running, Settings, running
@@ -90,14 +89,14 @@ def unbelieved(status: dict) -> int:
     return sum(int(reasons.get(name, 0)) for reasons in counted for name in _UNBELIEVED)
 
 
-def row_of(mode: str, report: dict, first: Seen, last: Seen, changes: list[dict], proxy: tuple[dict, dict], config: dict) -> dict:
+def row_of(mode: str, report: dict, first: Seen, last: Seen, changes: list[dict], proxy: tuple[dict, dict]) -> dict:
     """`proxy` is its status before and after."""
     before, after = proxy
     return {"mode": mode, "changes": len(changes), "sent": report["sent"], "errors": report["sent"] - report["ok"],
             "elections": elections(first, last), "resigns": last.resigned - first.resigned,
             "unbelieved": unbelieved(after) - unbelieved(before),
             "different_keys": len({json.dumps(change["keys"], sort_keys=True) for change in changes}),
-            "change_s": max(change["took_s"] for change in changes), "config_hash": config_hash(config)}
+            "change_s": max(change["took_s"] for change in changes)}
 
 
 def must_show(rows: list[dict]) -> list[Check]:
@@ -114,8 +113,7 @@ def must_show(rows: list[dict]) -> list[Check]:
     return checks
 
 
-def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, results: Results) -> tuple[dict, dict]:
-    cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace) -> dict:
     with contextlib.ExitStack() as stack:
         data = stack.enter_context(DataDirs(lab.tag, settings.mode)).path
         up = stack.enter_context(running("hedgerow", lab, data, settings))
@@ -134,20 +132,29 @@ def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace, result
                     raise RuntimeError(f"the load ended with {load.returncode} during change {number}")
             last, after = Seen.of(look(up.cluster)), up.proxy.status()
         report = json.loads(report_file.read_text(encoding="ascii"))
-        row = row_of(settings.mode, report, first, last, changes, (before, after), up.config)
-        results.write_raw(settings.mode, {**row, "rate": RATE, "each": changes, "report": report,
-                                          "status": [node.status() for node in up.cluster.nodes], "proxy": after})
-        return row, up.config
+        return {"row": row_of(settings.mode, report, first, last, changes, (before, after)), "rate": RATE, "each": changes, "report": report,
+                "status": [node.status() for node in up.cluster.nodes], "proxy": after, "config": up.config}
+
+
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["mode"], must_show, experiment.own_rows,
+    {"mode": "mode", "changes": "changes", "sent": "requests", "errors": "errors", "elections": "elections", "resigns": "resigns",
+     "unbelieved": "not believed", "change_s": "longest change s"}, plants={CUT_OFF: 1}, tag=TAG)
+
+
+def measure(running_: experiment.Running, arguments: argparse.Namespace) -> None:
+    election = (arguments.election_floor, _ELECTION_CAP) if arguments.election_floor else None
+    with Lab(arguments.lab, replicas=3) as lab:
+        for turn in running_.turns(mode=arguments.mode):
+            turn.done(one_mode(lab, Settings(turn["mode"], key_files=True, election=election), arguments))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="chaos rotate-keys", description=__doc__)
+    parser = EXPERIMENT.parser(rounds=1)
     parser.add_argument("--changes", type=int, default=WANTED_CHANGES, help=f"of all keys; {WANTED_CHANGES} are wanted")
     parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
     parser.add_argument("--election-floor", metavar="TIME", help="for a busy machine, which lets a leader stand still for longer "
                         "than the nodes' own floor: no leader is taken for dead before")
-    parser.add_argument("--plant", choices=(CUT_OFF,), help="a mistake on purpose, which the checks must find")
-    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if not 0 < arguments.changes <= 100:
         parser.error("--changes must be 1 to 100")
@@ -155,18 +162,4 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    rows, configs = [], {}
-    with Lab(arguments.lab, replicas=3) as lab:
-        results = experiment.results(NAME, arguments)
-        for mode in arguments.mode:
-            election = (arguments.election_floor, _ELECTION_CAP) if arguments.election_floor else None
-            row, config = one_mode(lab, Settings(mode, key_files=True, election=election), arguments, results)
-            rows.append(row)
-            configs[row["config_hash"]] = config
-    checks = must_show(rows)
-    return experiment.conclude(
-        results, results.manifest(configs), rows,
-        planted_is_found(CUT_OFF, checks, least=1) if arguments.plant else checks,
-        {"mode": "mode", "changes": "changes", "sent": "requests", "errors": "errors", "elections": "elections", "resigns": "resigns",
-         "unbelieved": "not believed", "change_s": "longest change s"}, None)
+    return EXPERIMENT.run(parse(argv), measure)

@@ -13,7 +13,7 @@ _FIRST = Seen(term=3, won=1, resigned=0)
 def _missed(last: Seen = _FIRST, ok: int = 5000, changes: int = 20, keys: int = 20, reasons: dict | None = None) -> list[str]:
     each = [{"took_s": 2.5, "keys": {"cluster_seals": f"{number % keys:08x}"}} for number in range(changes)]
     statuses = tuple({"services": [{"reasons": counted}]} for counted in ({}, reasons or {}))
-    row = rotate_keys.row_of("memory", {"sent": 5000, "ok": ok}, _FIRST, last, each, statuses, {})
+    row = rotate_keys.row_of("memory", {"sent": 5000, "ok": ok}, _FIRST, last, each, statuses)
     return [check.what for check in rotate_keys.must_show([row]) if not check.met]
 
 

@@ -21,8 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 
 from bench import experiment, steer_rig
-from bench.manifest import config_hash
-from bench.outcome import Check, at_least, at_most, planted_is_found
+from bench.outcome import Check, at_least, at_most
 from bench.steer_rig import Counts
 from bench.steer_systems import Reuseport, Steer, System, Wanted
 from deploy.lab import Lab
@@ -169,18 +168,18 @@ def starts(lab: Lab, kind: type[System], count: int) -> tuple[dict, list[dict]]:
 # -- judgement ---------------------------------------------------------------------------------------------------
 
 
-def must_show(rows: Sequence[dict], addresses: int, wanted_starts: int) -> list[Check]:
+def must_show(rows: Sequence[dict]) -> list[Check]:
     checks = []
     for row in rows:
         what = row["what"]
         if what == "starts":
-            checks += [at_least("starts", row["starts"], wanted_starts),
-                       at_least("starts: orders in which workers came", row["orders"], min(10, wanted_starts // 4)),
+            checks += [at_least("starts", row["starts"], STARTS["full"], needs_full=True),
+                       at_least("starts: orders in which workers came", row["orders"], min(10, row["starts"] // 4)),
                        at_least("starts: share of the sources that were heard", row["sources_share"], 0.95),
                        at_least("starts: share that was heard by both transports", row["both_share"], 0.9),
                        at_most("starts: sources that met a second worker", row["of_two"], 0, finds=[PLAIN])]
         else:
-            checks += [at_least(f"{what}: addresses", row["addresses"], addresses), at_most(f"{what}: visits that failed", row["failed"], 0),
+            checks += [at_least(f"{what}: addresses", row["addresses"], ADDRESSES["full"], needs_full=True), at_most(f"{what}: visits that failed", row["failed"], 0),
                        at_least(f"{what}: addresses with all visits at one worker", row["one_worker"], row["addresses"]),
                        at_most(f"{what}: sources that met a second worker", row["of_two"], 0, finds=[PLAIN]),
                        at_most(f"{what}: chi-square of the shares (99 %)", row["chi_square"], CHI_SQUARE_99[WORKERS - 1]),
@@ -188,40 +187,39 @@ def must_show(rows: Sequence[dict], addresses: int, wanted_starts: int) -> list[
     return checks
 
 
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["what"], must_show, experiment.own_rows,
+    {"what": "what", "addresses": "addresses", "starts": "starts", "one_worker": "one worker", "of_two": "of two workers",
+     "chi_square": "chi-square", "explained_right": "explained", "orders": "orders"}, plants={PLAIN: None}, tag=TAG)
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    kind = Reuseport if arguments.plant else Steer
+    parts = [*(("balance-4", "balance-6") if arguments.addresses else ()), *(("starts",) if arguments.starts else ())]
+    with Lab(arguments.lab, replicas=1) as lab:
+        steer_rig.route_sources(lab, lab.replicas[0])
+        for turn in running.turns(what=parts):
+            row, each = starts(lab, kind, arguments.starts) if turn["what"] == "starts" else (
+                balance(lab, kind, int(turn["what"][-1]), arguments.addresses), [])
+            turn.done({"row": row, "each": each, "config": {"workers": WORKERS, "ports": PORTS, "system": kind.name,
+                                                            "start_sources": _START_SOURCES, "start_rate": _START_RATE}})
+
+
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="chaos steer-starts", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = EXPERIMENT.parser(rounds=1)
     parser.add_argument("--quick", dest="length", action="store_const", const="quick", default="full",
                         help=f"{ADDRESSES['quick']} addresses and {STARTS['quick']} starts, not {ADDRESSES['full']} and {STARTS['full']}")
     parser.add_argument("--addresses", type=int, help="of each family")
     parser.add_argument("--starts", type=int)
-    parser.add_argument("--plant", choices=(PLAIN,), help="a mistake on purpose, which the checks must find")
-    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     arguments.addresses = ADDRESSES[arguments.length] if arguments.addresses is None else arguments.addresses
     arguments.starts = STARTS[arguments.length] if arguments.starts is None else arguments.starts
     if not 0 <= arguments.addresses <= 60_000 or not 0 <= arguments.starts <= 10_000 or not arguments.addresses + arguments.starts:
         parser.error("--addresses is 0 to 60000, --starts 0 to 10000, and one of them is not 0")
+    if arguments.length == "quick":
+        arguments.quiet_wait = 0
     return arguments
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    kind, rows, raw = (Reuseport if arguments.plant else Steer), [], {}
-    with Lab(arguments.lab, replicas=1) as lab:
-        results = experiment.results(NAME, arguments)
-        steer_rig.route_sources(lab, lab.replicas[0])
-        for family in (4, 6) if arguments.addresses else ():
-            rows.append(balance(lab, kind, family, arguments.addresses))
-        if arguments.starts:
-            row, raw["starts"] = starts(lab, kind, arguments.starts)
-            rows.append(row)
-    config = {"workers": WORKERS, "ports": PORTS, "system": kind.name, "start_sources": _START_SOURCES, "start_rate": _START_RATE}
-    for row in rows:
-        row["config_hash"] = config_hash(config)
-        results.write_raw(row["what"].replace(", ", "-"), {**row, "each": raw.get(row["what"], [])})
-    wanted = (arguments.addresses, arguments.starts) if arguments.plant or arguments.length == "quick" else (ADDRESSES["full"], STARTS["full"])
-    checks = must_show(rows, *wanted)
-    return experiment.conclude(
-        results, results.manifest({config_hash(config): config}), rows, planted_is_found(PLAIN, checks) if arguments.plant else checks,
-        {"what": "what", "addresses": "addresses", "starts": "starts", "one_worker": "one worker", "of_two": "of two workers",
-         "chi_square": "chi-square", "explained_right": "explained", "orders": "orders"}, None)
+    return EXPERIMENT.run(parse(argv), measure)

@@ -19,10 +19,10 @@ import time
 
 import yaml
 
-from bench import cpu_time, experiment, product
+from bench import experiment, product
 from bench.client_run import ClientRun, run_client
-from bench.manifest import binary, config_hash
-from bench.outcome import Check, Results, at_least, at_most
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most
 from bench.replicas import BenchServer
 from bench.stopping import beside
 from chaos.daemons import Daemons
@@ -131,7 +131,7 @@ def disturbed(lab: Lab, daemons: Daemons, reloads: Reloads, events: int) -> tupl
         return client.result(), seen
 
 
-def row_of(phase: str, client: ClientRun, before: dict, after: dict, events: list[dict], config: dict) -> dict:
+def row_of(phase: str, client: ClientRun, before: dict, after: dict, events: list[dict]) -> dict:
     summary = client.summary
     counted = product.service_figures(after, "raw")["requests"] - product.service_figures(before, "raw")["requests"]
     reasons = after["services"][0].get("reasons", {})
@@ -146,7 +146,7 @@ def row_of(phase: str, client: ClientRun, before: dict, after: dict, events: lis
             "adopted": sum(event["how"] in ("adopted", "upgraded") for event in events),
             "without_daemon_s": max((event["without_daemon_s"] for event in events), default=0.0),
             "not_counted": summary["n"] + summary["warmup"] - counted, "no_daemon": int(reasons.get("no_daemon", 0)),
-            "identity_ok": product.service_figures(after, "raw")["identity_ok"], "config_hash": config_hash(config)}
+            "identity_ok": product.service_figures(after, "raw")["identity_ok"]}
 
 
 def must_show(rows: list[dict]) -> list[Check]:
@@ -166,18 +166,28 @@ def must_show(rows: list[dict]) -> list[Check]:
             at_most("p99.9, disturbed / undisturbed", rough["p999_ms"] / calm["p999_ms"], 2.0, needs_full=True)]
 
 
-def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[list[dict], dict]:
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["phase"], must_show, experiment.own_rows,
+    {"phase": "phase", "events": "successions", "reloads": "reloads", "n": "requests", "lost": "lost",
+     "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max",
+     "upgrades": "upgrades", "without_daemon_s": "no daemon for s"}, tag=TAG)
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    with Lab(arguments.lab) as lab:
+        both_phases(lab, running, arguments)
+
+
+def both_phases(lab: Lab, running: experiment.Running, arguments: argparse.Namespace) -> None:
     backends = {host.name: host.ipv4 for host in lab.replicas}
     service = product.service("raw", VIP_RAW[0], PORT, "raw", backends)
-    rows = []
     with contextlib.ExitStack() as stack:
         for host in lab.replicas:
             stack.enter_context(BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{PORT}"]))
         proxy = stack.enter_context(product.Product(lab.client, lab.tag, [service], metrics={"listen": ""}))
-        config = {"service": service, "rate": RATE}
         daemons, reloads = Daemons(proxy, lab.client), Reloads(proxy, lab.client)
-        for phase in ("undisturbed", "disturbed"):
-            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+        for turn in running.turns(phase=["undisturbed", "disturbed"]):
+            phase = turn["phase"]
             print(f"{phase}:", flush=True)
             before = proxy.status_at_rest()
             if phase == "undisturbed":
@@ -186,15 +196,13 @@ def measure(lab: Lab, arguments: argparse.Namespace, results: Results) -> tuple[
                 client, events = disturbed(lab, daemons, reloads, arguments.events)
                 reloads.settle()
             after = proxy.status_at_rest()
-            rows.append(row_of(phase, client, before, after, events, config))
-            results.write_raw(phase, {**rows[-1], "succession": events, "client": client.report, "status": after})
-    return rows, config
+            turn.done({"row": row_of(phase, client, before, after, events), "succession": events, "client": client.report, "status": after,
+                       "config": {"service": service, "rate": RATE}})
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="chaos upgrade", description=__doc__)
+    parser = EXPERIMENT.parser(rounds=1)
     parser.add_argument("--events", type=int, default=WANTED_EVENTS, help=f"successions; {WANTED_EVENTS} are wanted")
-    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
     if not 0 < arguments.events <= 100:
         parser.error("--events must be 1 to 100")
@@ -202,13 +210,4 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    with Lab(arguments.lab) as lab:
-        results = experiment.results(NAME, arguments)
-        rows, config = measure(lab, arguments, results)
-    return experiment.conclude(
-        results, results.manifest({config_hash(config): config}),
-        rows, must_show(rows),
-        {"phase": "phase", "events": "successions", "reloads": "reloads", "n": "requests", "lost": "lost",
-         "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max",
-         "upgrades": "upgrades", "without_daemon_s": "no daemon for s"}, None)
+    return EXPERIMENT.run(parse(argv), measure)

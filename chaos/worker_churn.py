@@ -24,9 +24,8 @@ import tomllib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import cpu_time, experiment, product, steer_rig
-from bench.manifest import config_hash
-from bench.outcome import Check, Results, at_least, at_most, planted_is_found
+from bench import experiment, product, steer_rig
+from bench.outcome import Check, at_least, at_most
 from bench.histogram import quantile
 from bench.steer_records import Record, read, slots_met
 from bench.steer_systems import Reuseport, Wanted
@@ -212,14 +211,14 @@ def _ratio(of: float | None, by: float | None) -> float | None:
     return of / by if of is not None and by else None
 
 
-def row_of(behind: str, scenario: Scenario, done: Churned, seed: int, settings: dict) -> dict:
+def row_of(behind: str, scenario: Scenario, done: Churned, seed: int) -> dict:
     events, summary = done.events, done.summary
     return {"behind": behind, "events": len(events), "seed": seed, "kinds": len({event.kind for event in events}),
             "happened": sum(event.happened for event in events), "sent": summary["sent"],
             "sent_share": summary["sent"] / (scenario.rate * done.seconds),
             "refused": summary["connect_failures"] + summary["udp_refused"], "connections_lost": summary["connections_lost"],
             "overflowed": summary["overflowed"], "unsent": summary["unsent"], "duplicates": summary["duplicates"],
-            **figures(done.records, events, done.first_ns), "config_hash": config_hash(settings)}
+            **figures(done.records, events, done.first_ns)}
 
 
 def suspicions(done: Churned, total: int) -> dict:
@@ -231,9 +230,13 @@ def suspicions(done: Churned, total: int) -> dict:
             "suspected_beyond": max(0, in_events - math.ceil(others * events_s / max(done.seconds - events_s, 1e-3)))}
 
 
-def must_show(row: dict, scenario: Scenario, wanted: int, quick: bool) -> list[Check]:
+def must_show(rows: Sequence[dict]) -> list[Check]:
+    return [check for row in rows for check in _must_show(row, Scenario.load())]
+
+
+def _must_show(row: dict, scenario: Scenario) -> list[Check]:
     where, holds = f"behind {row['behind']}", scenario.holds
-    checks = [at_least(f"{where}: events", row["events"], wanted, needs_full=True),
+    checks = [at_least(f"{where}: events", row["events"], scenario.full, needs_full=True),
               at_least(f"{where}: of them, that did what they should", row["happened"], row["events"]),
               at_least(f"{where}: kinds of event", row["kinds"], len(scenario.kinds)),
               at_least(f"{where}: sources", row["sources_met"], scenario.sources),
@@ -244,19 +247,15 @@ def must_show(row: dict, scenario: Scenario, wanted: int, quick: bool) -> list[C
     if row["behind"] == "nothing":
         checks += [at_most(f"{where}: sources that met a second worker", row["of_two_workers"], holds["of_two_workers"], finds=[PLAIN]),
                    at_most(f"{where}: connections and datagrams refused", row["refused"], holds["refused"]),
-                   at_least(f"{where}: connections that ended with their worker", row["connections_lost"], 1)]
-        if not quick:  # a quick run takes what the machine does beside it
-            checks.append(at_most(f"{where}: p99 of other workers' sources / undisturbed", row["p99_factor"], holds["p99_factor"]))
+                   at_least(f"{where}: connections that ended with their worker", row["connections_lost"], 1),
+                   # A quick run takes what the machine does beside it.
+                   at_most(f"{where}: p99 of other workers' sources / undisturbed", row["p99_factor"], holds["p99_factor"], needs_full=True)]
     else:
         checks += [at_most(f"{where}: times that a backend became suspect in events, beyond the undisturbed times", row["suspected_beyond"], 0,
                            needs_full=True, finds=[ALL_STOP]),
                    at_least(f"{where}: hedges, which the events cause", row["hedges"], 1),
                    at_most(f"{where}: sources that met a second worker of the group", row["of_two_workers"], holds["of_two_workers"])]
     return checks
-
-
-# Without steering, sources meet second workers and lose their queue; a backend without workers is silent.
-_FOUND_BY = {PLAIN: 2, ALL_STOP: 1}
 
 
 # -- the run -----------------------------------------------------------------------------------------------------
@@ -306,7 +305,7 @@ def _wait_for(what: Callable[[], bool], within_s: float, otherwise: str) -> None
         time.sleep(0.01)
 
 
-def direct(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, results: Results) -> tuple[dict, dict]:
+def direct(lab: Lab, scenario: Scenario, arguments: argparse.Namespace) -> dict:
     server = lab.replicas[0]
     steer_rig.route_sources(lab, server)
     kind = PlainGroup if arguments.plant == PLAIN else SteeredGroup
@@ -314,16 +313,15 @@ def direct(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, results:
     with kind(server, Wanted(scenario.workers, "both", scenario.sources, peek=True), more) as group:
         done = churn(lab, group, steer_rig.target(server), scenario, arguments)
         settings = {"behind": "nothing", **dataclasses.asdict(scenario), "settings": group.system.config(), "seconds": done.seconds}
-        row = row_of("nothing", scenario, done, arguments.seed, settings)
+        row = row_of("nothing", scenario, done, arguments.seed)
         # By the workers' own counts, over both transports and all restarts.
         met = steer_rig.workers_met(group.system.counts(), scenario.sources)
         row["of_two_workers"] = max(row["of_two_workers"], sum(len(slots) > 1 for slots in met))
-        results.write_raw("nothing", {**row, "each": [dataclasses.asdict(event) for event in done.events], "load": done.summary,
-                                      "show": group.steer.show() if isinstance(group, SteeredGroup) else {}})
-    return row, settings
+        return {"row": row, "each": [dataclasses.asdict(event) for event in done.events], "load": done.summary, "config": settings,
+                "show": group.steer.show() if isinstance(group, SteeredGroup) else {}}
 
 
-def behind_vip(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, results: Results) -> tuple[dict, dict]:
+def behind_vip(lab: Lab, scenario: Scenario, arguments: argparse.Namespace) -> dict:
     """Host a has the group and leads; b has one worker of its own. All sources are sockets of the client host, so the messages' second
     word says which source it is."""
     server, standby = lab.replicas[0], lab.replicas[1]
@@ -343,56 +341,54 @@ def behind_vip(lab: Lab, scenario: Scenario, arguments: argparse.Namespace, resu
         settings = {"behind": "vip", **dataclasses.asdict(scenario), "settings": group.system.config(), "service": service,
                     "seconds": done.seconds}
         of_group = [record for record in done.records if record.slot != other.first_slot]
-        row = row_of("vip", scenario, dataclasses.replace(done, records=of_group), arguments.seed, settings)
+        row = row_of("vip", scenario, dataclasses.replace(done, records=of_group), arguments.seed)
         row |= {key: after[key] - before[key] for key in ("suspected", "hedges", "failover_sends")}
         row |= suspicions(done, row["suspected"])
         row["answered_by_standby"] = len(done.records) - len(of_group)
-        results.write_raw("vip", {**row, "each": [dataclasses.asdict(event) for event in done.events], "load": done.summary,
-                                  "show": group.steer.show(), "status": proxy.status()})
-    return row, settings
+        return {"row": row, "each": [dataclasses.asdict(event) for event in done.events], "load": done.summary,
+                "show": group.steer.show(), "status": proxy.status(), "config": settings}
+
+
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["behind"], must_show, experiment.own_rows,
+    {"behind": "behind", "events": "events", "seed": "seed", "sent": "messages", "lost_of_others": "lost, others", "lost_of_own": "lost, own",
+     "of_two_workers": "of two workers", "refused": "refused", "connections_lost": "connections ended", "p99_us": "p99 us of others",
+     "quiet_p99_us": "undisturbed", "p99_factor": "factor", "own_max_ms": "own wait, ms"},
+    # Without steering, sources meet second workers and lose their queue; a backend without workers is silent.
+    plants={PLAIN: 2, ALL_STOP: 1}, tag=TAG)
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    scenario = Scenario.load()
+    if arguments.plant == ALL_STOP:
+        scenario = dataclasses.replace(scenario, kinds={ALL_STOP: 1})
+    print(f"seed {arguments.seed}", flush=True)
+    with Lab(arguments.lab, replicas=2) as lab:
+        for turn in running.turns(behind=arguments.behind):
+            turn.done((direct if turn["behind"] == "nothing" else behind_vip)(lab, scenario, arguments))
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
     scenario = Scenario.load()
-    parser = argparse.ArgumentParser(prog="chaos worker-churn", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = EXPERIMENT.parser(rounds=1)
     parser.add_argument("--quick", action="store_true",
                         help=f"{scenario.quick} events, not {scenario.full}; does not wait for an idle machine, nor judge p99")
     parser.add_argument("--events", type=int, help="this many")
     parser.add_argument("--behind", type=experiment.some_of(BEHIND), default=list(BEHIND), help="the group alone, behind a VIP, or both")
     parser.add_argument("--seed", type=int, help="of the events; drawn and printed when not given")
-    parser.add_argument("--plant", choices=(PLAIN, ALL_STOP), help="a mistake on purpose, which the checks must find")
     parser.add_argument("--verbose", action="store_true", help="a line for each event")
-    experiment.add_run_options(parser, NAME, TAG)
     arguments = parser.parse_args(argv)
-    arguments.wanted = scenario.quick if arguments.quick else scenario.full
-    arguments.events = arguments.events or arguments.wanted
+    arguments.events = arguments.events or (scenario.quick if arguments.quick else scenario.full)
     if not 1 <= arguments.events <= 1000:
         parser.error("--events must be 1 to 1000")
     if arguments.quick:
         arguments.quiet_wait = 0
     if arguments.plant:
-        arguments.behind, arguments.wanted = ["nothing" if arguments.plant == PLAIN else "vip"], arguments.events
+        arguments.behind = ["nothing" if arguments.plant == PLAIN else "vip"]
     if arguments.seed is None:
         arguments.seed = random.SystemRandom().randrange(1_000_000)
     return arguments
 
 
 def main(argv: list[str]) -> int:
-    arguments, scenario = parse(argv), Scenario.load()
-    if arguments.plant == ALL_STOP:
-        scenario = dataclasses.replace(scenario, kinds={ALL_STOP: 1})
-    rows, checks, configs = [], [], {}
-    print(f"seed {arguments.seed}", flush=True)
-    with Lab(arguments.lab, replicas=2) as lab:
-        results = experiment.results(NAME, arguments)
-        for behind in arguments.behind:
-            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-            row, settings = (direct if behind == "nothing" else behind_vip)(lab, scenario, arguments, results)
-            rows.append(row)
-            configs[row["config_hash"]] = settings
-            checks += must_show(row, scenario, arguments.wanted, arguments.quick)
-    return experiment.conclude(
-        results, results.manifest(configs), rows, planted_is_found(arguments.plant, checks, _FOUND_BY[arguments.plant]) if arguments.plant else checks,
-        {"behind": "behind", "events": "events", "seed": "seed", "sent": "messages", "lost_of_others": "lost, others", "lost_of_own": "lost, own",
-         "of_two_workers": "of two workers", "refused": "refused", "connections_lost": "connections ended", "p99_us": "p99 us of others",
-         "quiet_p99_us": "undisturbed", "p99_factor": "factor", "own_max_ms": "own wait, ms"}, None)
+    return EXPERIMENT.run(parse(argv), measure)

@@ -28,12 +28,12 @@ def _records(*more: Record, slow_us: int = 100) -> list[Record]:
 
 def _row(*more: Record, events=_EVENTS, behind="nothing", slow_us: int = 100, **summary) -> dict:
     done = worker_churn.Churned(_records(*more, slow_us=slow_us), events, _S, _SUMMARY | summary, 50)
-    row = worker_churn.row_of(behind, _SCENARIO, done, 7, {})
+    row = worker_churn.row_of(behind, _SCENARIO, done, 7)
     return row | {"suspected_beyond": 0, "hedges": 5}
 
 
-def _missed(row: dict, quick: bool = False) -> list[str]:
-    return [check.what.partition(": ")[2] for check in worker_churn.must_show(row, _SCENARIO, 100, quick) if not check.met]
+def _missed(row: dict) -> list[str]:
+    return [check.what.partition(": ")[2] for check in worker_churn.must_show([row]) if not check.met]
 
 
 def test_a_hundred_events_without_a_trace_show_what_they_must():
@@ -59,7 +59,6 @@ def test_what_a_killed_supervisor_loses_is_lost_by_others():
 def test_waits_of_other_sources_are_compared_with_the_undisturbed():
     assert _missed(_row(slow_us=111)) == ["p99 of other workers' sources / undisturbed"]
     assert _missed(_row(slow_us=109)) == []
-    assert _missed(_row(slow_us=111), quick=True) == []
 
 
 @pytest.mark.parametrize("row, missed", [
@@ -75,15 +74,15 @@ def test_each_limit_can_be_missed(row, missed):
 
 def test_a_planted_mistake_is_found_by_losses_and_second_workers():
     lost, second = Record(int(2.5 * _S), None, 1, 0, 255, False, 0), Record(int(3.5 * _S), 90, 1, 1, 2, True, 0)
-    bad = worker_churn.must_show(_row(lost, second), _SCENARIO, 100, False)
-    good = worker_churn.must_show(_row(), _SCENARIO, 100, False)
+    bad = worker_churn.must_show([_row(lost, second)])
+    good = worker_churn.must_show([_row()])
     assert all(check.met for check in planted_is_found("plain", bad, 2))
     assert not all(check.met for check in planted_is_found("plain", good, 2))
 
 
 def test_a_backend_that_stops_as_a_whole_is_found_by_its_suspicion():
     for suspected in (0, 1):
-        checks = worker_churn.must_show(_row(behind="vip") | {"suspected_beyond": suspected}, _SCENARIO, 100, False)
+        checks = worker_churn.must_show([_row(behind="vip") | {"suspected_beyond": suspected}])
         assert all(check.met for check in planted_is_found("all-stop", checks, 1)) is bool(suspected)
 
 
@@ -113,4 +112,4 @@ def test_a_run_is_bounded_and_its_seed_is_known():
     with pytest.raises(SystemExit):
         worker_churn.parse(["--events=1001"])
     assert worker_churn.parse(["--quick"]).quiet_wait == 0 and worker_churn.parse([]).seed is not None
-    assert worker_churn.parse(["--quick", "--events=3"]).wanted == _SCENARIO.quick
+    assert worker_churn.parse(["--quick"]).events == _SCENARIO.quick
