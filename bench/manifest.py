@@ -42,13 +42,6 @@ def config_hash(config: dict) -> str:
     return hashlib.sha256(json.dumps(config, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def add_config(configs: dict[str, dict], config: dict) -> str:
-    """Puts it among those of a manifest; the hash by which the runs that it was measured in name it."""
-    hashed = config_hash(config)
-    configs[hashed] = config
-    return hashed
-
-
 def at_start() -> dict:
     """What was true before the first measurement; the rest of a manifest is added at the end."""
     return {

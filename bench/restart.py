@@ -14,9 +14,9 @@ import threading
 import time
 from pathlib import Path
 
-from bench import cpu_time, experiment
-from bench.manifest import add_config, binary
-from bench.outcome import Check, Results, at_least, at_most
+from bench import experiment
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
@@ -24,6 +24,7 @@ from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
 
 NAME = "restart"
 TAG = "benchrs"
+NEVER_CUT = "never-cut"
 CLIENTS = 64
 RESTART_S = 30.0
 MIB = 1 << 20
@@ -90,14 +91,15 @@ def bound_bytes(live_bytes: float, entry_bytes: float, thresholds: Thresholds) -
     return 2 * live_bytes + thresholds.log_bytes(entry_bytes) + LOG_FILES_BYTES
 
 
-def must_show(rows: list[dict], entries: int) -> list[Check]:
+def must_show(rows: list[dict]) -> list[Check]:
     disk_rows = [row for row in rows if row["what"] == "disk"]
     restarts = [row for row in rows if row["what"].startswith("restart")]
-    return [at_least("entries in the log's life", min((row["entries"] for row in disk_rows), default=None), entries),
+    return [at_least("entries in the log's life", min((row["entries"] for row in disk_rows), default=None),
+                     max((row["entries_wanted"] for row in disk_rows), default=0)),
             at_least("restarts", len(restarts), 4),
             at_most("the longest restart", max((row["seconds"] for row in restarts), default=None), RESTART_S, "s"),
             at_most("entries that a restart reads, of those the configuration allows",
-                    max((row["log_entries"] / row["log_entries_bound"] for row in restarts), default=None), 1.5),
+                    max((row["log_entries"] / row["log_entries_bound"] for row in restarts), default=None), 1.5, finds=[NEVER_CUT]),
             at_most("the most disk that was used, of 2 x live data + configured log + files that are not full",
                     max((row["peak_bytes"] / row["bound_bytes"] for row in disk_rows), default=None), 1),
             at_most("the most disk at rest, of the same", max((row["rest_bytes"] / row["bound_bytes"] for row in disk_rows),
@@ -118,13 +120,13 @@ def fill(lab: Lab, cluster: Cluster, arguments: argparse.Namespace) -> None:
                         f"--measured={min(_CHUNK_S, arguments.chunk)}s"], timeout=_CHUNK_S + 60)
 
 
-def disk_row(node: HedgerowNode, peak_bytes: int, thresholds: Thresholds) -> dict:
+def disk_row(node: HedgerowNode, peak_bytes: int, thresholds: Thresholds, entries: int) -> dict:
     status = node.status()
     counters = status["counters"]
     entry_bytes = int(counters["storage_bytes"]) / max(1, int(counters["storage_entries"]))
     # As a snapshot holds it: keys, values, sessions and answers, with what is around them.
     live_bytes = int(status["snapshots"]["size_bytes"])
-    return {"what": "disk", "node": node.number, "entries": int(status["last_index"]), "live_bytes": live_bytes,
+    return {"what": "disk", "node": node.number, "entries": int(status["last_index"]), "entries_wanted": entries, "live_bytes": live_bytes,
             "entry_bytes": entry_bytes, "peak_bytes": peak_bytes, "rest_bytes": disk_bytes(node.data_dir),
             "log_bytes_allowed": thresholds.log_bytes(entry_bytes), "log_files_bytes_allowed": LOG_FILES_BYTES,
             "bound_bytes": bound_bytes(live_bytes, entry_bytes, thresholds),
@@ -163,36 +165,44 @@ def restart(nodes: list[HedgerowNode], what: str, thresholds: Thresholds) -> lis
     return rows
 
 
-def measure(arguments: argparse.Namespace, results: Results, configs: dict[str, dict]) -> list[dict]:
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["part"], must_show, lambda _part, records: [{**row, "mode": record["config"]["mode"], "config_hash": record["config_hash"]}
+                                                               for record in records for row in record["rows"]],
+    {"what": "what", "node": "node", "mode": "mode", "entries": "entries", "seconds": "seconds", "log_entries": "log entries",
+     "live_bytes": "live", "peak_bytes": "peak disk", "rest_bytes": "disk at rest", "bound_bytes": "bound",
+     "snapshot_took_s": "snapshot s", "longest_slice_us": "slice us", "resident_bytes": "resident"}, plants={NEVER_CUT: None})
+
+
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     thresholds = Thresholds(arguments.every_entries, arguments.every_bytes, arguments.tail_entries, arguments.tail_bytes)
     # The planted fault: nodes that never cut their logs, judged as if they did.
-    configured = dataclasses.replace(thresholds, every_entries=1_000_000_000, every_bytes=64 << 30) \
-        if arguments.never_cut else thresholds
+    configured = dataclasses.replace(thresholds, every_entries=1_000_000_000, every_bytes=64 << 30) if arguments.plant else thresholds
     settings = NodeSettings(durability=arguments.mode, snapshots=configured.as_config(), election=("100ms", "4s"))
-    config = {"settings": dataclasses.asdict(settings), "entries": arguments.entries, "keys": arguments.keys,
+    config = {"settings": dataclasses.asdict(settings), "mode": arguments.mode, "entries": arguments.entries, "keys": arguments.keys,
               "value_bytes": arguments.value_bytes}
-    hashed = add_config(configs, config)
-    rows = []
+    running.expect(1 + arguments.rounds)
     with (Lab(TAG, replicas=3) as lab, DataDirs(TAG, arguments.mode) as data,
           hedgerow_cluster(lab, data.path, settings) as cluster):
-        cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
+        disk = running.turn(1, part="disk")
         with Peaks(cluster.nodes) as peaks:
             fill(lab, cluster, arguments)
         time.sleep(2)  # a snapshot that was begun, and what it makes superfluous
         cluster.wait_ready()
-        rows += [disk_row(node, peaks.peak_bytes[node.number], thresholds) for node in cluster.nodes]
+        if disk:
+            disk.done({"rows": [disk_row(node, peaks.peak_bytes[node.number], thresholds, arguments.entries) for node in cluster.nodes],
+                       "config": config})
         for number in range(1, arguments.rounds + 1):
+            if not (turn := running.turn(number, part="restarts")):
+                continue
             follower = next(node for node in cluster.nodes if node is not cluster.wait_ready())
-            rows += restart([follower], "restart of one", thresholds)
+            rows = restart([follower], "restart of one", thresholds)
             cluster.wait_ready()
             rows += restart(cluster.nodes, "restart of all", thresholds)
-            results.write_raw(f"round-{number:02d}", {"rows": rows, "status": [node.status() for node in cluster.nodes]})
-    return [{**row, "mode": arguments.mode, "config_hash": hashed} for row in rows]
+            turn.done({"rows": rows, "status": [node.status() for node in cluster.nodes], "config": config})
 
 
 def parse(argv: list[str]) -> argparse.Namespace:
-    parser = experiment.parser(NAME, __doc__)
-    parser.set_defaults(rounds=3)
+    parser = EXPERIMENT.parser(rounds=3)
     parser.add_argument("--entries", type=int, default=10_000_000)
     parser.add_argument("--keys", type=int, default=1_000_000)
     parser.add_argument("--value-bytes", type=int, default=100)
@@ -202,7 +212,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser.add_argument("--tail-entries", type=int, default=100_000)
     parser.add_argument("--tail-bytes", type=int, default=32 * MIB)
     parser.add_argument("--chunk", type=float, default=_CHUNK_S, help="seconds between looks at how far it is")
-    parser.add_argument("--never-cut", action="store_true", help="a planted fault: nothing must be met then")
     arguments = parser.parse_args(argv)
     if arguments.entries < 1 or arguments.keys < CLIENTS:
         parser.error(f"--entries must be at least 1, --keys at least {CLIENTS}")
@@ -210,14 +219,4 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    arguments.plant = "never-cut" if arguments.never_cut else ""
-    results, configs = experiment.results(NAME, arguments), {}
-    rows = measure(arguments, results, configs)
-    print()
-    return experiment.conclude(
-        results, results.manifest(configs, rounds=arguments.rounds),
-        rows, must_show(rows, arguments.entries),
-        {"what": "what", "node": "node", "mode": "mode", "entries": "entries", "seconds": "seconds", "log_entries": "log entries",
-         "live_bytes": "live", "peak_bytes": "peak disk", "rest_bytes": "disk at rest", "bound_bytes": "bound",
-         "snapshot_took_s": "snapshot s", "longest_slice_us": "slice us", "resident_bytes": "resident"}, None)
+    return EXPERIMENT.run(parse(argv), measure)

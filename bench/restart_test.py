@@ -9,13 +9,13 @@ THRESHOLDS = restart.Thresholds(every_entries=1000, every_bytes=1 << 30, tail_en
 
 
 def rows(**changed) -> list[dict]:
-    disk = {"what": "disk", "entries": 5000, "peak_bytes": 90, "rest_bytes": 80, "bound_bytes": 100}
+    disk = {"what": "disk", "entries": 5000, "entries_wanted": 5000, "peak_bytes": 90, "rest_bytes": 80, "bound_bytes": 100}
     made = {"what": "restart of one", "seconds": 2.0, "log_entries": 900, "log_entries_bound": THRESHOLDS.entries()}
     return [{**each, **{key: value for key, value in changed.items() if key in each}} for each in [disk, *[made] * 4]]
 
 
-def missed(found: list[dict], entries: int = 5000) -> list[str]:
-    return [check.what for check in restart.must_show(found, entries) if not check.met]
+def missed(found: list[dict]) -> list[str]:
+    return [check.what for check in restart.must_show(found) if not check.met]
 
 
 def test_what_is_as_it_should_be_is_met():

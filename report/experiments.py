@@ -7,15 +7,15 @@ import sys
 from pathlib import Path
 
 from bench import (at_once, dns_stall, election, experiment, heartbeat, kv, membership, observe, offload, parking, phases, proxy_cost,
-                   raft_hedge, seed_hedge, steer)
+                   raft_hedge, restart, seed_hedge, steer)
 from chaos import flood, network, no_false_elections, rotate_keys, steer_starts, upgrade, worker_churn
 from chaos import run as chaos
 from demo import dns as demo_dns
 from demo import kv as demo_kv
 
 DECLARED = {module.NAME: module.EXPERIMENT for module in (
-    at_once, dns_stall, election, heartbeat, kv, membership, observe, offload, parking, phases, proxy_cost, raft_hedge, seed_hedge, steer,
-    flood, network, no_false_elections, rotate_keys, steer_starts, upgrade, worker_churn)}
+    at_once, dns_stall, election, heartbeat, kv, membership, observe, offload, parking, phases, proxy_cost, raft_hedge, restart, seed_hedge,
+    steer, flood, network, no_false_elections, rotate_keys, steer_starts, upgrade, worker_churn)}
 CHARTS = {**{name: each.charts for name, each in DECLARED.items()},
           **{module.NAME: module.CHARTS for module in (demo_kv, demo_dns)},
           "chaos-leader-kill": chaos.CHARTS}
