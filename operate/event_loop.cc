@@ -13,14 +13,11 @@
 #include <unistd.h>
 
 #include "absl/status/status.h"
+#include "operate/clock.h"
 
 namespace hedgerow {
 
-int64_t MonotonicNs() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
-}
+int64_t MonotonicNs() { return static_cast<int64_t>(operate::Monotonic_ns()); }
 
 absl::StatusOr<std::unique_ptr<EventLoop>> EventLoop::Create() {
   std::unique_ptr<EventLoop> loop(new EventLoop());

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -14,15 +13,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/client/hkv_client.h"
+#include "operate/clock.h"
 
 namespace hedgerow::bench {
 namespace {
-
-uint64_t Now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // How often a paced load looks for what has fallen due. A timer for each request would cost the load, and the
 // machine it shares with the store, more than the request.
@@ -86,7 +80,7 @@ absl::Status Loop::Connect() {
 }
 
 absl::Status Loop::Begin() {
-  started_ns_ = Now_ns();
+  started_ns_ = operate::Monotonic_ns();
   if (paced()) return StartTimer();
   for (size_t i = 0; i < callers_.size(); ++i) {
     if (absl::Status sent = Send(i); !sent.ok()) return sent;
@@ -113,7 +107,7 @@ absl::Status Loop::SendDue() {
   if (uint64_t ticks = 0; read(timer_, &ticks, sizeof ticks) < 0 && errno != EAGAIN) {
     return absl::ErrnoToStatus(errno, "read the timer");
   }
-  const uint64_t fell_due = DueBy(Now_ns());
+  const uint64_t fell_due = DueBy(operate::Monotonic_ns());
   while (taken_ < fell_due && !free_.empty()) {
     const size_t index = free_.back();
     free_.pop_back();
@@ -167,9 +161,9 @@ absl::Status Loop::Collect(size_t index) {
 
 absl::Status Loop::PollUntil(uint64_t end_ns) {
   std::array<epoll_event, 64> events;
-  uint64_t swept_ns = Now_ns();
+  uint64_t swept_ns = operate::Monotonic_ns();
   while (true) {
-    const uint64_t now_ns = Now_ns();
+    const uint64_t now_ns = operate::Monotonic_ns();
     if (now_ns >= end_ns || (stopping_ && outstanding_ == 0)) return absl::OkStatus();
     const int ready = epoll_wait(epoll_, events.data(), events.size(), 10);
     for (int i = 0; i < ready; ++i) {
@@ -191,14 +185,15 @@ absl::Status Loop::PollUntil(uint64_t end_ns) {
 
 absl::StatusOr<ClosedLoopReport> Loop::Run(void (*on_phase)(const char*)) {
   if (absl::Status begun = Begin(); !begun.ok()) return begun;
-  if (absl::Status status = PollUntil(Now_ns() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.warm_up)));
+  if (absl::Status status =
+          PollUntil(operate::Monotonic_ns() + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.warm_up)));
       !status.ok()) {
     return status;
   }
   on_phase("measuring");
-  begin_ns_ = Now_ns();
+  begin_ns_ = operate::Monotonic_ns();
   absl::Status status = PollUntil(begin_ns_ + static_cast<uint64_t>(absl::ToInt64Nanoseconds(options_.measured)));
-  const uint64_t end_ns = Now_ns();
+  const uint64_t end_ns = operate::Monotonic_ns();
   report_.seconds = static_cast<double>(end_ns - begin_ns_) / 1e9;
   if (paced()) report_.behind = DueBy(end_ns) - std::min(taken_, DueBy(end_ns));
   stopping_ = true;

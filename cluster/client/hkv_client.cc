@@ -20,17 +20,12 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/wire/hkv_trailer.h"
+#include "operate/clock.h"
 
 namespace hedgerow::client {
 namespace {
 
 constexpr int kReceiveBuffer_bytes = 1 << 20;
-
-uint64_t Now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 uint64_t Timeout_ns(absl::Duration timeout) {
   return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(timeout)));
@@ -122,12 +117,6 @@ std::string WhyDenied(const wire::HkvAnswer& answer) {
       return absl::StrCat("the client has no right to write '", answer.denied_key, "'; nothing was done");
   }
   return "the node denied it, for a reason that this client does not know";
-}
-
-uint64_t UnixNow_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1'000'000;
 }
 
 kv::Operation Make(kv::OperationKind kind, std::string key) { return {.kind = kind, .key = std::move(key)}; }
@@ -248,7 +237,7 @@ void HkvClient::TryNextAddress() {
     (void)ConnectSocket();  // it could be connected to before
     return;
   }
-  requests_.RepeatAll(Now_ns());
+  requests_.RepeatAll(operate::Monotonic_ns());
 }
 
 bool HkvClient::IsOfThisProcess() const { return forks_ == forks.load(std::memory_order_relaxed); }
@@ -262,12 +251,12 @@ absl::StatusOr<uint64_t> HkvClient::SendOpen(absl::Duration timeout) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
   const absl::StatusOr<uint64_t> nonce = RandomNumber();
   if (!nonce.ok()) return nonce.status();
-  return Send(requests_.Open(*nonce, Now_ns(), Timeout_ns(timeout)));
+  return Send(requests_.Open(*nonce, operate::Monotonic_ns(), Timeout_ns(timeout)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::SendGet(std::string key, absl::Duration timeout) {
   if (absl::Status status = BeOfThisProcess(); !status.ok()) return status;
-  return Send(requests_.Get(std::move(key), Now_ns(), Timeout_ns(timeout)));
+  return Send(requests_.Get(std::move(key), operate::Monotonic_ns(), Timeout_ns(timeout)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operations, absl::Duration timeout) {
@@ -276,10 +265,11 @@ absl::StatusOr<uint64_t> HkvClient::SendWrite(std::vector<kv::Operation> operati
     return absl::FailedPreconditionError(
         "this client has no session, of this process: open one, or ask for writes without");
   }
-  if (requests_.session() != 0) return Send(requests_.Write(std::move(operations), Now_ns(), Timeout_ns(timeout)));
+  if (requests_.session() != 0)
+    return Send(requests_.Write(std::move(operations), operate::Monotonic_ns(), Timeout_ns(timeout)));
   const absl::StatusOr<uint64_t> nonce = RandomNumber();
   if (!nonce.ok()) return nonce.status();
-  return Send(requests_.WriteOnce(*nonce, std::move(operations), Now_ns(), Timeout_ns(timeout)));
+  return Send(requests_.WriteOnce(*nonce, std::move(operations), operate::Monotonic_ns(), Timeout_ns(timeout)));
 }
 
 absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
@@ -292,7 +282,8 @@ absl::StatusOr<uint64_t> HkvClient::Send(absl::StatusOr<Draft> draft) {
 
 void HkvClient::Send(std::string datagram) {
   if (credentials_.has_value())
-    datagram = wire::SealHkvRequest(std::move(datagram), credentials_->client, UnixNow_ms(), credentials_->key);
+    datagram =
+        wire::SealHkvRequest(std::move(datagram), credentials_->client, operate::UnixNow_ms(), credentials_->key);
   ssize_t sent = send(fd_, datagram.data(), datagram.size(), 0);
   // A connected socket reports the ICMP error of an earlier datagram here, and then this one has not left.
   for (int i = 0; sent < 0 && (IsRefusal(errno) || errno == EINTR) && i < 2; ++i) {
@@ -361,7 +352,7 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
 std::vector<Outcome> HkvClient::Poll(absl::Duration wait) {
   if (!BeOfThisProcess().ok()) return {};
   std::vector<Outcome> outcomes = std::exchange(kept_, {});
-  uint64_t now_ns = Now_ns();
+  uint64_t now_ns = operate::Monotonic_ns();
   const uint64_t until_ns = now_ns + Timeout_ns(std::min(wait, absl::Hours(1)));
   Collect(now_ns, outcomes);
   while (outcomes.empty() && requests_.outstanding() > 0 && now_ns < until_ns) {
@@ -369,7 +360,7 @@ std::vector<Outcome> HkvClient::Poll(absl::Duration wait) {
     const timespec timeout{static_cast<time_t>(sleep_ns / 1'000'000'000), static_cast<long>(sleep_ns % 1'000'000'000)};
     pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
     ppoll(&readable, 1, &timeout, nullptr);
-    now_ns = Now_ns();
+    now_ns = operate::Monotonic_ns();
     Collect(now_ns, outcomes);
   }
   return outcomes;

@@ -2,7 +2,6 @@
 #include "cluster/node/node.h"
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <ctime>
 #include <optional>
@@ -16,6 +15,7 @@
 #include "cluster/node/snapshots/backup_pieces.h"
 #include "cluster/node/status/stall_problem.h"
 #include "cluster/transfer/load_state.h"
+#include "operate/clock.h"
 #include "operate/key_file.h"
 #include "operate/log.h"
 #include "operate/version.h"
@@ -32,12 +32,6 @@ constexpr uint64_t kPollHolds_ns = 1'000'000;
 constexpr uint64_t kQuickSyncMax_ns = 2'000'000;
 // Clients that ask again do so within it; what followers say at rest does not keep a leader awake.
 constexpr uint64_t kSpinAfterRequest_ns = 2'000'000;
-
-uint64_t Monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // Election Safety does not depend on it, but incarnations, read ids and nonces must not repeat: the kernel's
 // generator.
@@ -178,8 +172,8 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config, storage::L
       !members.ok())
     return members;
   absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
-      Snapshots::Open(node->config_, *node->storage_, node->replica_.raft().snapshot(), incarnation, Monotonic_ns,
-                      [&wake = node->wake_] { wake.Wake(); });
+      Snapshots::Open(node->config_, *node->storage_, node->replica_.raft().snapshot(), incarnation,
+                      operate::Monotonic_ns, [&wake = node->wake_] { wake.Wake(); });
   if (!snapshots.ok()) return snapshots.status();
   node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
@@ -204,7 +198,7 @@ Node::Node(NodeConfig config, std::unique_ptr<storage::LogStorage> storage, std:
       sources_(std::move(sources)),
       memcached_(std::move(memcached)),
       random_(Seed()),
-      now_ns_(Monotonic_ns()),
+      now_ns_(operate::Monotonic_ns()),
       started_ns_(now_ns_),
       peers_(*peer_socket_,
              {.cluster_id = config_.cluster_id,
@@ -275,7 +269,7 @@ void Node::RequestStop() {
 }
 
 void Node::RunTurn() {
-  now_ns_ = Monotonic_ns();
+  now_ns_ = operate::Monotonic_ns();
   busy_.Works(now_ns_);
   if (incidents_.TurnBegins(now_ns_) >= kv::kStandstill_ns) replica_.StoodStill();
   sources_->TurnBegins(now_ns_);
@@ -416,7 +410,7 @@ void Node::Send(kv::Answer answer) {
 
 void Node::Stepped(const raft::Outputs& outputs) {
   if (outputs.configuration.has_value()) FollowMembers();  // before what is sent to them
-  if (ElectionSpans::Concern(outputs)) election_spans_.Take(outputs, Monotonic_ns());
+  if (ElectionSpans::Concern(outputs)) election_spans_.Take(outputs, operate::Monotonic_ns());
   if (outputs.stand.has_value()) incidents_.Stands(*outputs.stand, now_ns_);
   if (outputs.step_down.has_value()) incidents_.StepsDown(*outputs.step_down, now_ns_);
   const bool round = std::any_of(outputs.send.begin(), outputs.send.end(), [](const raft::Message& message) {
@@ -425,7 +419,7 @@ void Node::Stepped(const raft::Outputs& outputs) {
   if (round) announcer_.HeartbeatRound(now_ns_);
 }
 
-void Node::BecameLeader() { led_since_ns_ = Monotonic_ns(); }
+void Node::BecameLeader() { led_since_ns_ = operate::Monotonic_ns(); }
 
 void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
   leaderless_since_ns_ = leader.IsSet() ? 0 : now_ns_;
@@ -441,7 +435,7 @@ void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
 // that a poll has woken may not run for a while (a quota of processor time is enforced there), and what comes
 // meanwhile no poll has seen.
 bool Node::Poll(const timespec* timeout) {
-  polled_ns_ = Monotonic_ns();
+  polled_ns_ = operate::Monotonic_ns();
   ready_count_ = epoll_pwait2(epoll_, ready_.data(), static_cast<int>(ready_.size()), timeout, nullptr);
   if (ready_count_ < 0) polled_ns_ = 0;
   ready_count_ = std::max(ready_count_, 0);
@@ -464,7 +458,7 @@ bool Node::Spin(uint64_t now_ns, uint64_t until_ns) {
 
 // Until something has come, or time demands something.
 void Node::Sleep() {
-  const uint64_t now_ns = Monotonic_ns();
+  const uint64_t now_ns = operate::Monotonic_ns();
   busy_.Rests(now_ns);
   if (worked_ns_ == now_ns_) worked_ns_ = now_ns;  // spinning begins with the end of the work
   uint64_t until_ns =
@@ -474,7 +468,7 @@ void Node::Sleep() {
   if (memcached_ != nullptr) until_ns = std::min(until_ns, memcached_->next_deadline_ns());
   if (stop_by_ns_ != 0) until_ns = std::min(until_ns, now_ns + 1'000'000);
   if (Spin(now_ns, until_ns) || (bridge != nullptr && !bridge->MaySleep())) return;
-  const uint64_t spun_ns = Monotonic_ns();
+  const uint64_t spun_ns = operate::Monotonic_ns();
   incidents_.Sleeps(spun_ns, until_ns);
   const uint64_t wait_ns = until_ns > spun_ns ? until_ns - spun_ns : 0;
   const timespec timeout{.tv_sec = static_cast<time_t>(wait_ns / 1'000'000'000),

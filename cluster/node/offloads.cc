@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <array>
-#include <ctime>
 #include <span>
 #include <utility>
 
@@ -14,17 +13,12 @@
 #include "cluster/wire/announce.h"
 #include "cluster/wire/key.h"
 #include "net/fnv.h"
+#include "operate/clock.h"
 
 namespace hedgerow::node {
 namespace {
 
 constexpr char kBpffs[] = "/sys/fs/bpf";
-
-uint64_t Monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 // What is pinned belongs to a log: two hosts of a lab share one bpffs.
 std::string InstanceOf(const NodeConfig& config) {
@@ -150,8 +144,8 @@ absl::Status Offloads::Start(kv::Replica& replica, Peers& peers) {
   // A node that is silent for longer than this may be given up: so long the kernel speaks for a process that
   // does not turn.
   options.lease_ns = config_.election_floor_ns;
-  options.fence_begins = [this] { fence_begun_ns_ = Monotonic_ns(); };
-  options.fence_ended = [this] { fences_.Record(Monotonic_ns() - fence_begun_ns_); };
+  options.fence_begins = [this] { fence_begun_ns_ = operate::Monotonic_ns(); };
+  options.fence_ended = [this] { fences_.Record(operate::Monotonic_ns() - fence_begun_ns_); };
   if (memory && (options.switches.append || options.switches.vote)) {
     const absl::Status marked = identity_.SetKernelHolds();
     if (!marked.ok()) return marked;

@@ -2,20 +2,16 @@
 #include "cluster/node/starting_node.h"
 
 #include <algorithm>
-#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "config/scalar.h"
+#include "operate/clock.h"
 
 namespace hedgerow::node {
 namespace {
 
 using Stage = storage::LoadProgress::Stage;
-
-uint64_t Monotonic_ns() {
-  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
-}
 
 std::string DoingText(Stage stage, const std::string& data_dir) {
   switch (stage) {
@@ -45,7 +41,7 @@ std::string StartText(const storage::LoadProgress& progress, const std::string& 
 
 StartingNode::StartingNode(const NodeConfig& config, std::function<uint64_t()> now_ns)
     : data_dir_(config.data_dir),
-      now_ns_(now_ns ? std::move(now_ns) : Monotonic_ns),
+      now_ns_(now_ns ? std::move(now_ns) : operate::Monotonic_ns),
       started_ns_(now_ns_()),
       self_(config.self),
       moved_ns_(started_ns_) {}

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <chrono>
 #include <cstddef>
 #include <utility>
 
@@ -13,6 +12,7 @@
 #include "cluster/raft/log.h"
 #include "cluster/storage/restore_log.h"
 #include "cluster/storage/errors.h"
+#include "operate/clock.h"
 
 namespace hedgerow::storage {
 namespace {
@@ -24,10 +24,6 @@ uint64_t Bytes(const raft::Persist& persist) {
   uint64_t bytes = kPersist_bytes;
   for (const raft::Entry& entry : persist.entries) bytes += raft::CostBytes(entry);
   return bytes;
-}
-
-uint64_t Now_ns() {
-  return static_cast<uint64_t>(std::chrono::nanoseconds(std::chrono::steady_clock::now().time_since_epoch()).count());
 }
 
 }  // namespace
@@ -101,7 +97,7 @@ bool LogStorage::CommitHere() {
     if (!std::exchange(left_here_, false)) return false;
     committing_ = true;
     ++statistics_.batches_here;
-    here_since_ns_ = Now_ns();
+    here_since_ns_ = operate::Monotonic_ns();
     batch = NextBatch();
   }
   CommitNow(std::move(batch));
@@ -112,16 +108,16 @@ bool LogStorage::CommitHere() {
 
 uint64_t LogStorage::here_for_ns() const {
   absl::MutexLock lock(&mutex_);
-  return here_since_ns_ == 0 ? 0 : Now_ns() - here_since_ns_;
+  return here_since_ns_ == 0 ? 0 : operate::Monotonic_ns() - here_since_ns_;
 }
 
 void LogStorage::CommitNow(std::vector<raft::Persist> batch) {
-  const uint64_t start_ns = Now_ns();
+  const uint64_t start_ns = operate::Monotonic_ns();
   for (const raft::Persist& persist : batch) log_->Gather(persist);
   const absl::Status status = log_->Commit(/*may_wait=*/false);
   absl::MutexLock lock(&mutex_);
   if (status.ok()) {
-    Account(batch, Now_ns() - start_ns);
+    Account(batch, operate::Monotonic_ns() - start_ns);
     committing_ = false;
   } else {
     left_over_ = std::move(batch);
@@ -204,9 +200,9 @@ std::vector<raft::Persist> LogStorage::NextBatch() {
 
 absl::Status LogStorage::CommitPatiently(uint64_t& duration_ns) {
   while (true) {
-    const uint64_t start_ns = Now_ns();
+    const uint64_t start_ns = operate::Monotonic_ns();
     const absl::Status status = log_->Commit();
-    duration_ns = Now_ns() - start_ns;
+    duration_ns = operate::Monotonic_ns() - start_ns;
     absl::MutexLock lock(&mutex_);
     if (!absl::IsResourceExhausted(status)) return status;
     ++statistics_.full_disk_retries;

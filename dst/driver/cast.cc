@@ -18,6 +18,7 @@
 #include "absl/strings/str_split.h"
 #include "dst/driver/roles.h"
 #include "net/unique_fd.h"
+#include "operate/clock.h"
 
 namespace hedgerow::dst {
 namespace {
@@ -36,7 +37,7 @@ std::string DataDirOf(uint32_t node) { return absl::StrCat("/data/n", node, "/lo
 std::string SocketOf(uint32_t node) { return absl::StrCat("/run/n", node, ".sock"); }
 
 void Diary::Note(const std::string& text) {
-  const double since_s = (static_cast<double>(Now_ns()) - static_cast<double>(origin_ns_)) / 1e9;
+  const double since_s = (static_cast<double>(operate::Monotonic_ns()) - static_cast<double>(origin_ns_)) / 1e9;
   absl::FPrintF(file_, "%.6f %s\n", since_s, text);
   fflush(file_);
 }

@@ -17,6 +17,7 @@
 #include "absl/status/status.h"
 #include "dst/driver/disk.h"
 #include "dst/driver/process.h"
+#include "operate/clock.h"
 
 namespace hedgerow::dst {
 
@@ -49,7 +50,7 @@ class Diary {
 
  private:
   FILE* file_;
-  uint64_t origin_ns_ = Now_ns();
+  uint64_t origin_ns_ = operate::Monotonic_ns();
   int troubles_ = 0;
 };
 

@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "absl/strings/str_cat.h"
+#include "operate/clock.h"
 
 namespace hedgerow::dst {
 namespace {
@@ -57,12 +58,6 @@ bool RedirectAll(const Command& command) {
 
 }  // namespace
 
-uint64_t Now_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
-
 void SleepUntil(uint64_t at_ns) {
   const timespec at{.tv_sec = static_cast<time_t>(at_ns / 1'000'000'000),
                     .tv_nsec = static_cast<long>(at_ns % 1'000'000'000)};
@@ -83,14 +78,14 @@ std::string Ending(int status) {
 }
 
 absl::StatusOr<int> WaitFor(pid_t pid, uint64_t within_ns) {
-  const uint64_t until_ns = Now_ns() + within_ns;
+  const uint64_t until_ns = operate::Monotonic_ns() + within_ns;
   int status = 0;
   while (true) {
     const pid_t ended = waitpid(pid, &status, WNOHANG);
     if (ended == pid) return status;
     if (ended < 0) return absl::ErrnoToStatus(errno, "waitpid");
-    if (Now_ns() >= until_ns) break;
-    SleepUntil(Now_ns() + kLookEvery_ns);
+    if (operate::Monotonic_ns() >= until_ns) break;
+    SleepUntil(operate::Monotonic_ns() + kLookEvery_ns);
   }
   kill(pid, SIGKILL);
   waitpid(pid, &status, 0);

@@ -26,8 +26,7 @@ struct Command {
   int output_fd = -1;                      // its standard output, instead of `output`
 };
 
-// CLOCK_MONOTONIC.
-uint64_t Now_ns();
+// `at_ns`: CLOCK_MONOTONIC.
 void SleepUntil(uint64_t at_ns);
 
 absl::StatusOr<pid_t> Start(const Command& command);

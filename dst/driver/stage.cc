@@ -14,6 +14,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "dst/driver/roles.h"
+#include "operate/clock.h"
 
 namespace hedgerow::dst {
 namespace {
@@ -77,11 +78,11 @@ absl::Status Stage::Raise() {
   diary_.NoteCost();
   // The daemon first: it measures its clock when it starts, and everybody else is busy then.
   if (absl::Status started = cast_.StartProxy(); !started.ok()) return started;
-  const uint64_t until_ns = Now_ns() + kReadyWithin_ns;
+  const uint64_t until_ns = operate::Monotonic_ns() + kReadyWithin_ns;
   while (!Says(absl::StrCat(out_, "/proxy.log"), "ready")) {
     cast_.LookAround();
-    if (Now_ns() > until_ns || !sound()) return absl::UnavailableError("the proxy did not come up");
-    SleepUntil(Now_ns() + kLookEvery_ns);
+    if (operate::Monotonic_ns() > until_ns || !sound()) return absl::UnavailableError("the proxy did not come up");
+    SleepUntil(operate::Monotonic_ns() + kLookEvery_ns);
   }
   diary_.NoteCost();
   for (uint32_t node = 1; node <= kNodes; ++node) {
@@ -104,16 +105,16 @@ absl::Status Stage::RaiseLoad() {
        .output = said});
   if (!load.ok()) return load.status();
   load_ = *load;
-  const uint64_t until_ns = Now_ns() + kReadyWithin_ns;
+  const uint64_t until_ns = operate::Monotonic_ns() + kReadyWithin_ns;
   while (!Says(said, "ready")) {
     cast_.LookAround();
     if (waitpid(load_, nullptr, WNOHANG) == load_) load_ = -1;
-    if (Now_ns() > until_ns || !sound() || load_ < 0) {
+    if (operate::Monotonic_ns() > until_ns || !sound() || load_ < 0) {
       return absl::UnavailableError("the load got no session");
     }
-    SleepUntil(Now_ns() + kMs_ns);
+    SleepUntil(operate::Monotonic_ns() + kMs_ns);
   }
-  begun_ns_ = Now_ns();
+  begun_ns_ = operate::Monotonic_ns();
   diary_.BeginAt(begun_ns_);
   diary_.Note("the load has begun");
   diary_.NoteCost();
@@ -145,8 +146,8 @@ void Stage::Play() {
 void Stage::WaitUntil(uint64_t at_ns) {
   do {
     cast_.LookAround();
-    SleepUntil(std::min(at_ns, Now_ns() + kLookEvery_ns));
-  } while (Now_ns() < at_ns);
+    SleepUntil(std::min(at_ns, operate::Monotonic_ns() + kLookEvery_ns));
+  } while (operate::Monotonic_ns() < at_ns);
 }
 
 uint32_t Stage::Leader() const {
@@ -274,7 +275,8 @@ void Stage::Close() {
 
 void Stage::EndLoad() {
   const uint64_t ends_ns = begun_ns_ + (plan_.load_us + plan_.timeout_us) * 1000;
-  const absl::StatusOr<int> status = WaitFor(load_, ends_ns + kEndWithin_ns - std::min(ends_ns, Now_ns()));
+  const absl::StatusOr<int> status =
+      WaitFor(load_, ends_ns + kEndWithin_ns - std::min(ends_ns, operate::Monotonic_ns()));
   load_ = -1;
   if (!status.ok()) return diary_.Trouble(absl::StrCat("the load does not end: ", status.status().message()));
   diary_.Note(absl::StrCat("the load has ended: ", Ending(*status)));

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/front_end/front_end.h"
 
+#include "operate/clock.h"
+
 #include <cstring>
-#include <ctime>
 #include <string>
 #include <utility>
 
@@ -22,12 +23,6 @@ kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& requ
   kv::ReplyTo reply_to{.client = request.client_id, .request = request.seq, .way = WayBack(datagram, room_bytes)};
   reply_to.way[2] |= static_cast<uint64_t>(request.kind) << kKindShift | uint64_t{proved_by} << kProvedByShift;
   return reply_to;
-}
-
-uint64_t UnixNow_ms() {
-  timespec now{};
-  clock_gettime(CLOCK_REALTIME, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1000 + static_cast<uint64_t>(now.tv_nsec) / 1'000'000;
 }
 
 }  // namespace
@@ -99,7 +94,7 @@ std::optional<wire::HkvDrop> FrontEnd::WhyNotServed(const Datagram& datagram, co
 // Answers what is denied, with a tag if the client has proved itself.
 bool FrontEnd::MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, size_t room_bytes,
                       ClientAccess::KeyNumber& proved_by) {
-  const ClientAccess::Verdict verdict = access_->Judge(datagram.bytes, asked, UnixNow_ms());
+  const ClientAccess::Verdict verdict = access_->Judge(datagram.bytes, asked, operate::UnixNow_ms());
   proved_by = verdict.proved_by;
   counters_.authenticated += proved_by != 0;
   if (!verdict.denied) {

@@ -7,7 +7,6 @@
 #include <array>
 #include <cstddef>
 #include <cstring>
-#include <ctime>
 #include <random>
 #include <utility>
 #include <variant>
@@ -16,6 +15,7 @@
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/identity/recovery_seed.h"
 #include "cluster/storage/stopped_log.h"
+#include "operate/clock.h"
 
 namespace hedgerow::node {
 namespace {
@@ -26,12 +26,6 @@ constexpr int kNap_ms = 200;
 constexpr size_t kCandidatesMax = 4;
 constexpr size_t kReportedToMax = size_t{2} * HR_RAFT_MAX_MEMBERS;
 constexpr uint64_t kAskAgain_ns = 100'000'000;
-
-uint64_t Monotonic_ns() {
-  timespec now{};
-  clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
-}
 
 uint64_t DrawNotZero() {
   std::random_device device;
@@ -85,7 +79,7 @@ LostNode::LostNode(NodeConfig config, std::string why, Left left)
       }()),
       configuration_(std::move(left.configuration)),
       why_(std::move(why)),
-      started_ns_(Monotonic_ns()) {
+      started_ns_(operate::Monotonic_ns()) {
   codec_ = std::make_unique<wire::PeerCodec>(wire::PeerIdentity{.cluster_id = config_.cluster_id,
                                                                 .keys = config_.cluster_keys,
                                                                 .self = config_.self,
@@ -119,7 +113,7 @@ void LostNode::RequestStop() {
 void LostNode::Run() {
   uint64_t report_at_ns = 0;
   while (!stop_requested_.load(std::memory_order_relaxed) && !rejoin_.has_value()) {
-    const uint64_t now_ns = Monotonic_ns();
+    const uint64_t now_ns = operate::Monotonic_ns();
     if (socket_ != nullptr && now_ns >= report_at_ns) {
       Tell();
       report_at_ns = now_ns + kReportEvery_ns;
@@ -128,7 +122,7 @@ void LostNode::Run() {
         pollfd{.fd = wake_.fd(), .events = POLLIN, .revents = 0},
         pollfd{.fd = socket_ == nullptr ? -1 : socket_->fd(), .events = POLLIN, .revents = 0}};
     (void)poll(ready.data(), ready.size(), kNap_ms);
-    if (socket_ != nullptr) Listen(Monotonic_ns());
+    if (socket_ != nullptr) Listen(operate::Monotonic_ns());
   }
 }
 
@@ -204,7 +198,7 @@ void LostNode::TakeForAnother(const Datagram& datagram, uint64_t now_ns) {
 }
 
 absl::StatusOr<NodeStatus> LostNode::Status() {
-  const uint64_t now_ns = Monotonic_ns();
+  const uint64_t now_ns = operate::Monotonic_ns();
   NodeStatus status;
   status.node = config_.self;
   status.uptime_ns = now_ns - started_ns_;

@@ -13,6 +13,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "operate/clock.h"
 
 namespace hedgerow::node {
 namespace {
@@ -24,12 +25,6 @@ static_assert(sizeof(in6_pktinfo) >= sizeof(in_pktinfo));
 
 uint64_t ToNs(const timespec& time) {
   return static_cast<uint64_t>(time.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(time.tv_nsec);
-}
-
-uint64_t Clock_ns(clockid_t clock) {
-  timespec now{};
-  clock_gettime(clock, &now);
-  return ToNs(now);
 }
 
 // A mark and a local address.
@@ -166,8 +161,8 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
     return received_;
   }
   // Only now: what came while this was called must not look as if it came from the future.
-  const uint64_t took_ns = Clock_ns(CLOCK_MONOTONIC);
-  arrivals_.Took(took_ns, Clock_ns(CLOCK_REALTIME));
+  const uint64_t took_ns = operate::Clock_ns(CLOCK_MONOTONIC);
+  arrivals_.Took(took_ns, operate::Clock_ns(CLOCK_REALTIME));
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     msghdr header = buffers.messages[i].msg_hdr;
     buffers.Prepare(i);
