@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench's own servers as programs in lab hosts: stall server, echo server, and the busy processes of
-runs under stress. Each says "ready" when its socket is open, stops by itself after a bounded time, and prints its
-counters as JSON when it is asked to stop.
+"""The bench's own servers as programs in lab hosts: stall server, echo server. Each says "ready" when its socket is open,
+stops by itself after a bounded time, and prints its counters as JSON when it is asked to stop. And the busy processes of
+runs under stress.
 """
 
 import contextlib
@@ -9,6 +9,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -57,8 +58,17 @@ class BenchServer:
 def stress(host: Host, per_cpu: int) -> Iterator[list[int]]:
     """`per_cpu` busy processes for every CPU, of ordinary priority; their pids. They share CPUs, not the network."""
     with contextlib.ExitStack() as stack:
-        count = per_cpu * (os.cpu_count() or 1)
-        yield [stack.enter_context(BenchServer(host, "hr-busy", [])).pid for _ in range(count)]
+        children = [host.popen(busy(MAX_SECONDS), ends_with_runner=True) for _ in range(per_cpu * (os.cpu_count() or 1))]
+        for child in children:
+            stack.callback(host.stop, child, signal.SIGKILL)
+        yield [child.pid for child in children]
+        if any(child.poll() is not None for child in children):
+            raise CommandFailed("a busy process ended by itself")
+
+
+def busy(seconds: float) -> list[str]:
+    """A process that computes without pause, for so long at most."""
+    return [sys.executable, "-c", f"import time\nend = time.monotonic() + {seconds:g}\nwhile time.monotonic() < end:\n pass"]
 
 
 def packets_received(host: Host) -> int:

@@ -15,18 +15,16 @@
 
 #include <algorithm>
 #include <cstring>
-#include <iostream>
 #include <memory>
 #include <vector>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
 #include "bench/delay_line/delay_line_abi.h"
+#include "bench/load/program.h"
 #include "bench/load/udp_socket.h"
 #include "bench/serve/server_loop.h"
 #include "bench_line.skel.h"
@@ -228,9 +226,6 @@ absl::Status RunFromFlags() {
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Hedges UDP requests by clones that wait in a queueing discipline.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = hedgerow::bench::RunFromFlags();
-  if (!status.ok()) std::cerr << "hr-delay-line: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv, "Hedges UDP requests by clones that wait in a queueing discipline.",
+                                     hedgerow::bench::RunFromFlags);
 }

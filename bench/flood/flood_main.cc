@@ -20,22 +20,19 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <iostream>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "bench/flood/frame.h"
 #include "bench/load/pacing.h"
+#include "bench/load/program.h"
 #include "bench/load/udp_socket.h"
 #include "bench/serve/server_loop.h"
 #include "operate/hex.h"
@@ -185,24 +182,16 @@ class Sender {
   uint64_t sent_ = 0, failed_ = 0;
 };
 
-int Run() {
-  if (!InALab()) {
-    std::cerr << "hr-flood runs in a host of a lab only\n";
-    return 2;
-  }
+absl::Status Run() {
+  if (!InALab()) return absl::InvalidArgumentError("it runs in a host of a lab only");
   auto spec = SpecFromFlags();
+  if (!spec.ok()) return spec.status();
   const double rate = absl::GetFlag(FLAGS_rate);
-  if (!spec.ok() || !(rate > 0) || rate > kMaxRate) {
-    std::cerr << (spec.ok() ? "--rate is above 0 and at most 1000000" : std::string(spec.status().message())) << "\n";
-    return 2;
-  }
+  if (!(rate > 0) || rate > kMaxRate) return absl::InvalidArgumentError("--rate is above 0 and at most 1000000");
   const bool unprivileged = absl::GetFlag(FLAGS_unprivileged);
   const std::string interface = absl::GetFlag(FLAGS_interface);
   auto fd = unprivileged ? OpenAsNobody(interface, *spec) : Open(interface, *spec);
-  if (!fd.ok()) {
-    std::cerr << fd.status().message() << "\n";
-    return 1;
-  }
+  if (!fd.ok()) return fd.status();
   Sender sender(*fd, *std::move(spec), absl::GetFlag(FLAGS_seed), unprivileged ? FrameMaker::kHeaderBytes : 0);
   AskForExactTimers();
   StopOnSignals();
@@ -226,14 +215,12 @@ int Run() {
   absl::PrintF("{\"sent\":%d,\"failed\":%d,\"seconds\":%.3f}\n", sender.sent(), sender.failed(),
                static_cast<double>(MonotonicNs() - start_ns) / 1e9);
   close(*fd);
-  return 0;
+  return absl::OkStatus();
 }
 
 }  // namespace
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Sends spoofed UDP frames within a lab.");
-  absl::ParseCommandLine(argc, argv);
-  return hedgerow::bench::Run();
+  return hedgerow::bench::RunProgram(argc, argv, "Sends spoofed UDP frames within a lab.", hedgerow::bench::Run);
 }

@@ -7,17 +7,15 @@
 #include <sys/mman.h>
 
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <random>
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "bench/heartbeat/probe.h"
+#include "bench/load/program.h"
 #include "cluster/node/config/config.h"
 
 ABSL_FLAG(std::string, echo, "", "address:port of an echo server");
@@ -107,9 +105,6 @@ absl::Status Run() {
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Measures how long heartbeats wait for their answers.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = hedgerow::bench::Run();
-  if (!status.ok()) std::cerr << "hr-heartbeat-probe: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv, "Measures how long heartbeats wait for their answers.",
+                                     hedgerow::bench::Run);
 }

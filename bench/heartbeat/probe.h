@@ -13,7 +13,6 @@
 #include <string>
 #include <string_view>
 
-#include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "bench/load/histogram.h"
 #include "bench/load/udp_socket.h"

@@ -8,11 +8,11 @@
 #include <string>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "bench/kv/closed_loop.h"
 #include "bench/kv/etcd_loop.h"
+#include "bench/load/program.h"
+#include "operate/clock.h"
 
 ABSL_FLAG(std::string, store, "hkv", "hkv, ours over UDP, or etcd, over its own protocol");
 ABSL_FLAG(std::string, server, "", "address:port of the node, or of the proxy's service");
@@ -32,11 +32,7 @@ namespace hedgerow::bench {
 namespace {
 
 // The load's own processor time, of all its threads: who watches from outside may come when it has ended.
-int64_t CpuTime_us() {
-  timespec used{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &used);
-  return static_cast<int64_t>(used.tv_sec) * 1'000'000 + used.tv_nsec / 1000;
-}
+int64_t CpuTime_us() { return static_cast<int64_t>(operate::Clock_ns(CLOCK_PROCESS_CPUTIME_ID) / 1000); }
 
 int64_t measured_cpu_us = 0;
 
@@ -86,31 +82,24 @@ absl::StatusOr<ClosedLoopReport> RunLoop(const ClosedLoopOptions& options) {
   return absl::InvalidArgumentError(absl::StrCat("--store is hkv or etcd, not '", store, "'"));
 }
 
-int Main() {
+absl::Status Run() {
   const absl::StatusOr<ClosedLoopOptions> options = OptionsFromFlags();
-  if (!options.ok()) {
-    fprintf(stderr, "hr-kv-load: %s\n", std::string(options.status().message()).c_str());
-    return 2;
-  }
+  if (!options.ok()) return options.status();
   const absl::StatusOr<ClosedLoopReport> report = RunLoop(*options);
-  if (!report.ok()) {
-    fprintf(stderr, "hr-kv-load: %s\n", std::string(report.status().message()).c_str());
-    return 1;
-  }
+  if (!report.ok()) return report.status();
   printf(
       "{\"answered\":%llu,\"failed\":%llu,\"lost\":%llu,\"behind\":%llu,\"seconds\":%.6f,\"cpu_us\":%lld,"
       "\"latency\":%s}\n",
       static_cast<unsigned long long>(report->answered), static_cast<unsigned long long>(report->failed),
       static_cast<unsigned long long>(report->lost), static_cast<unsigned long long>(report->behind), report->seconds,
       static_cast<long long>(measured_cpu_us), report->latency_ns.ToJson().c_str());
-  return 0;
+  return absl::OkStatus();
 }
 
 }  // namespace
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("clients of a replicated store, each with one request under way");
-  absl::ParseCommandLine(argc, argv);
-  return hedgerow::bench::Main();
+  return hedgerow::bench::RunProgram(argc, argv, "clients of a replicated store, each with one request under way",
+                                     hedgerow::bench::Run);
 }

@@ -13,8 +13,6 @@
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -22,6 +20,7 @@
 #include "absl/time/time.h"
 #include "bench/load/engine.h"
 #include "bench/load/pacing.h"
+#include "bench/load/program.h"
 #include "bench/load/report.h"
 #include "bench/load/workload.h"
 
@@ -208,13 +207,7 @@ absl::Status RunFromFlags() {
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("UDP load generator: closed or open loop, with or without application hedging.");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    std::cerr << "hr-load: does not know what '" << rest[1] << "' is\n";
-    return 2;
-  }
-  const absl::Status status = hedgerow::bench::RunFromFlags();
-  if (!status.ok()) std::cerr << "hr-load: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv,
+                                     "UDP load generator: closed or open loop, with or without application hedging.",
+                                     hedgerow::bench::RunFromFlags);
 }

@@ -7,7 +7,6 @@
 // at a server. What is sent goes through two functions, no socket is known here. Used by hr-coordinator.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>

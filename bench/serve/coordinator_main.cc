@@ -4,19 +4,17 @@
 // One thread, as many datagrams for each system call as there are. Prints "ready", stops after --seconds or on
 // SIGTERM and then prints its counters as JSON. Started by bench/at_once.py.
 #include <array>
-#include <iostream>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
+#include "bench/load/program.h"
 #include "bench/load/udp_socket.h"
 #include "bench/serve/coordinator.h"
 #include "bench/serve/server_loop.h"
@@ -124,9 +122,7 @@ absl::Status RunFromFlags() {
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Sends each raw request to two idle servers, or to one, or lets it wait.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = hedgerow::bench::RunFromFlags();
-  if (!status.ok()) std::cerr << "hr-coordinator: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv,
+                                     "Sends each raw request to two idle servers, or to one, or lets it wait.",
+                                     hedgerow::bench::RunFromFlags);
 }

@@ -4,13 +4,11 @@
 // Prints "ready", stops after --seconds or on SIGTERM, then prints its counters as JSON. Started by
 // bench/parking.py.
 #include <array>
-#include <iostream>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "bench/load/program.h"
 #include "bench/load/udp_socket.h"
 #include "bench/serve/delay_queue.h"
 #include "bench/serve/server_loop.h"
@@ -83,9 +81,5 @@ absl::Status RunFromFlags() {
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("UDP echo server.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = hedgerow::bench::RunFromFlags();
-  if (!status.ok()) std::cerr << "hr-echo-server: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv, "UDP echo server.", hedgerow::bench::RunFromFlags);
 }

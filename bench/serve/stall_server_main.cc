@@ -4,13 +4,11 @@
 // the first sight of certain ids, anywhere among the replicas, it stalls for 400 ms instead. With --workers a
 // queue stands before them, and a stall takes a worker. Prints "ready", stops after --seconds or on SIGTERM and
 // then prints its counters as JSON. Started by bench/seed_hedge.py and bench/at_once.py.
-#include <iostream>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "bench/load/program.h"
 #include "bench/serve/queue_server.h"
 #include "bench/serve/seen_table.h"
 #include "bench/serve/stall_rule.h"
@@ -60,9 +58,6 @@ absl::Status RunFromFlags() {
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("UDP echo server with deterministic stalls on first sight.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = hedgerow::bench::RunFromFlags();
-  if (!status.ok()) std::cerr << "hr-stall-server: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv, "UDP echo server with deterministic stalls on first sight.",
+                                     hedgerow::bench::RunFromFlags);
 }

@@ -6,13 +6,11 @@
 // SIGUSR1 makes it --factor times slower, SIGUSR2 as it was. Prints "ready", stops after --seconds or on
 // SIGTERM and then prints its counters as JSON. Started by bench/phases.py and bench/at_once.py.
 #include <csignal>
-#include <iostream>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "bench/load/program.h"
 #include "bench/serve/queue_server.h"
 #include "bench/serve/service_tail.h"
 
@@ -72,9 +70,6 @@ absl::Status RunFromFlags() {
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("UDP echo server with a tail of answer times, and a slow state.");
-  absl::ParseCommandLine(argc, argv);
-  const absl::Status status = hedgerow::bench::RunFromFlags();
-  if (!status.ok()) std::cerr << "hr-tail-server: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv, "UDP echo server with a tail of answer times, and a slow state.",
+                                     hedgerow::bench::RunFromFlags);
 }

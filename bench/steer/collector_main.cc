@@ -4,20 +4,17 @@
 // (LISTEN_FDS) or opens its own, and writes what it counted and what it cost. Started by bench/steer_systems.py, by
 // itself or below `hedgerow steer run`.
 #include <sys/resource.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cstdlib>
 #include <fstream>
-#include <iostream>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
+#include "bench/load/program.h"
 #include "bench/serve/server_loop.h"
 #include "bench/steer/collector.h"
 
@@ -111,6 +108,10 @@ absl::Status WriteReport(const std::string& path, uint8_t slot, const CollectorT
 }
 
 absl::Status RunFromFlags() {
+  if (absl::GetFlag(FLAGS_calibrate)) {
+    Calibrate();
+    return absl::OkStatus();
+  }
   StopOnSignals();
   if (const int64_t most_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_start_delay_max)); most_ns > 0) {
     std::srand(static_cast<unsigned>(getpid()) ^ static_cast<unsigned>(MonotonicNs()));
@@ -144,13 +145,6 @@ absl::Status RunFromFlags() {
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("A worker of a collector that counts messages by source.");
-  absl::ParseCommandLine(argc, argv);
-  if (absl::GetFlag(FLAGS_calibrate)) {
-    hedgerow::bench::Calibrate();
-    return 0;
-  }
-  const absl::Status status = hedgerow::bench::RunFromFlags();
-  if (!status.ok()) std::cerr << "hr-steer-collector: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv, "A worker of a collector that counts messages by source.",
+                                     hedgerow::bench::RunFromFlags);
 }

@@ -9,12 +9,11 @@
 #include <iostream>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "bench/load/program.h"
 #include "bench/serve/server_loop.h"
 #include "bench/steer/stream.h"
 #include "bench/steer/visits.h"
@@ -160,13 +159,6 @@ absl::Status RunFromFlags() {
 }  // namespace hedgerow::bench
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("Sources with an address each, which send to a collector.");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    std::cerr << "hr-steer-load: does not know what '" << rest[1] << "' is\n";
-    return 2;
-  }
-  const absl::Status status = hedgerow::bench::RunFromFlags();
-  if (!status.ok()) std::cerr << "hr-steer-load: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv, "Sources with an address each, which send to a collector.",
+                                     hedgerow::bench::RunFromFlags);
 }

@@ -5,7 +5,6 @@
 // is sent again on the new one: a source of telemetry does the same. Used by hr-steer-load.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <deque>
 #include <functional>

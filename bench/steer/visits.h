@@ -6,8 +6,6 @@
 
 #include <cstdint>
 #include <functional>
-#include <string>
-#include <vector>
 
 #include "absl/status/statusor.h"
 #include "bench/load/histogram.h"

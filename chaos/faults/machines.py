@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 
-from bench.manifest import binary
+from bench.replicas import busy
 from chaos.faults.fault import TARGETS, Fault, World, number
 
 
@@ -66,7 +66,7 @@ class Starvation(Fault):
         for pid in self._pids:
             self._before[pid] = os.getpriority(os.PRIO_PROCESS, pid)
             _set_priority(pid, 19)
-        command = [binary("hr-busy"), f"--seconds={self._BUSY_S_AT_MOST:g}"]
+        command = busy(self._BUSY_S_AT_MOST)
         self._busy = [self.world.lab.client.popen(command)
                       for _ in range(int(self.busy_per_cpu) * (os.cpu_count() or 1))]
 

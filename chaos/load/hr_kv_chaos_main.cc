@@ -7,16 +7,14 @@
 // address, which is a server's or the proxy's; `noproxy-app` hedges by itself over all --servers.
 #include <cinttypes>
 #include <cstdio>
-#include <iostream>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "absl/flags/flag.h"
-#include "absl/flags/parse.h"
-#include "absl/flags/usage.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
+#include "bench/load/program.h"
 #include "chaos/load/final_read.h"
 #include "chaos/etcd/etcd_load.h"
 #include "chaos/load/hkv_load.h"
@@ -146,13 +144,7 @@ absl::Status RunFromFlags() {
 }  // namespace hedgerow::chaos
 
 int main(int argc, char** argv) {
-  absl::SetProgramUsageMessage("The load of the chaos experiments: open loop, every operation written down.");
-  const std::vector<char*> rest = absl::ParseCommandLine(argc, argv);
-  if (rest.size() > 1) {
-    std::cerr << "hr-kv-chaos: does not know what '" << rest[1] << "' is\n";
-    return 2;
-  }
-  const absl::Status status = hedgerow::chaos::RunFromFlags();
-  if (!status.ok()) std::cerr << "hr-kv-chaos: " << status.message() << "\n";
-  return status.ok() ? 0 : 1;
+  return hedgerow::bench::RunProgram(argc, argv,
+                                     "The load of the chaos experiments: open loop, every operation written down.",
+                                     hedgerow::chaos::RunFromFlags);
 }

@@ -12,6 +12,7 @@ import time
 import pytest
 
 from bench.manifest import binary
+from bench.replicas import busy
 from chaos.faults import FaultSpec, World, make
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
@@ -121,7 +122,7 @@ class Victim:
 
 def test_a_starved_process_waits_and_gets_its_priority_back():
     with Lab(TAG, replicas=0) as lab:
-        victim = Victim(lab.client.popen([binary("hr-busy"), "--seconds=20"]))
+        victim = Victim(lab.client.popen(busy(20)))
         before = os.getpriority(os.PRIO_PROCESS, victim.process.pid)
         several = make([FaultSpec("starvation", {"busy_per_cpu": 2})], World(lab, None, None, [victim]))
         several.begin()
