@@ -13,7 +13,6 @@
 #include <filesystem>
 #include <optional>
 #include <system_error>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/numbers.h"

@@ -5,7 +5,6 @@
 #include <cstring>
 #include <utility>
 
-#include "absl/strings/str_cat.h"
 #include "bpf/steer/bucket.h"
 #include "steer/sock_diag.h"
 

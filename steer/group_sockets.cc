@@ -2,13 +2,11 @@
 #include "steer/group_sockets.h"
 
 #include <arpa/inet.h>
-#include <fcntl.h>
 #include <linux/filter.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <unistd.h>
 
-#include <array>
 #include <cstring>
 #include <filesystem>
 

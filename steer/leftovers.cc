@@ -5,14 +5,11 @@
 #include <signal.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <filesystem>
-#include <iterator>
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "net/bpffs.h"
 #include "steer/kernel_group.h"
 #include "steer/process.h"
 #include "steer/record.h"

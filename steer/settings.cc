@@ -15,7 +15,6 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
-#include "absl/strings/strip.h"
 #include "net/networks.h"
 
 namespace hedgerow::steer {

@@ -2,13 +2,8 @@
 //
 // The operations of an operator on a supervisor: resize, restart, reattach and stop.
 #include <signal.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "config/scalar.h"
 #include "operate/log.h"
 #include "steer/process.h"

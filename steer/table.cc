@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
-#include <string>
 
 #include "absl/strings/str_cat.h"
 #include "bpf/abi/siphash_abi.h"

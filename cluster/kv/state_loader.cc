@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/state_loader.h"
 
-#include <map>
 #include <utility>
 
 namespace hedgerow::kv {

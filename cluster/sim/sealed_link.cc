@@ -2,7 +2,6 @@
 #include "cluster/sim/sealed_link.h"
 
 #include <algorithm>
-#include <bit>
 #include <utility>
 
 #include "bpf/abi/peer_abi.h"

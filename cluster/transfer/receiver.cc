@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/transfer/receiver.h"
 
-#include <algorithm>
 #include <atomic>
 #include <deque>
 #include <utility>

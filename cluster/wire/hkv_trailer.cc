@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/wire/hkv_trailer.h"
 
-#include <utility>
-
 #include "bpf/abi/siphash_abi.h"
 #include "cluster/raft/bytes.h"
 #include "cluster/wire/hkv.h"

@@ -15,11 +15,9 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <functional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "net/netlink/host_route.h"
 #include "net/netlink/link.h"
 #include "net/netlink/netlink.h"

@@ -6,7 +6,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "bpf/abi/base_abi.h"
-#include "config/json.h"
 #include "operate/commit.h"
 #include "operate/version.h"
 #include "proxy/api/report.pb.h"

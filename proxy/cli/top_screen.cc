@@ -6,11 +6,9 @@
 #include "proxy/cli/top_screen.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <map>
 
-#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"

@@ -3,7 +3,6 @@
 
 #include <google/protobuf/message.h>
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"

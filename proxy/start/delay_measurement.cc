@@ -11,7 +11,6 @@
 #include <time.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
 #include <optional>
 

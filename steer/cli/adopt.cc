@@ -2,7 +2,6 @@
 //
 // `hedgerow steer adopt` and `bind`: groups for unmodified daemons.
 #include <memory>
-#include <utility>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/cli/commands.h"
 
-#include <utility>
-
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "absl/strings/ascii.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"

@@ -2,7 +2,6 @@
 #include "steer/cli/text.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"

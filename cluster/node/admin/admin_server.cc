@@ -4,7 +4,6 @@
 
 #include "cluster/node/admin/admin_server.h"
 
-#include <cstdio>
 #include <optional>
 #include <string>
 #include <utility>

@@ -3,7 +3,6 @@
 // hedgerow-node keys: which keys the members have, by their ids, and the steps of a change. Each step but the reload
 // edits the key file that --config names and has the node read it; if the node refuses, the file is as it was.
 #include <algorithm>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>

@@ -3,10 +3,8 @@
 // hedgerow-node purge: deletes the keys of hkv that begin with a prefix. The leader walks over its keys a portion at a
 // time, and this command asks for one after the other, so that the node's loop never stands still for it. What a
 // portion has proposed may be lost with a leader: a walk that has found something is followed by another.
-#include <memory>
 #include <string>
 
-#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "cluster/api/node.pb.h"
