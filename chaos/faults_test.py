@@ -15,7 +15,7 @@ FIVE = ["a", "b", "c", "d", "e"]
 
 class Noted(Fault):
     kind = "noted"
-    shows = ("noted",)
+    shows, shown = "noted", 2
 
     def __init__(self, notes: list[str], name: str, *, fails: bool = False):
         self.notes, self.name, self.fails = notes, name, fails
@@ -29,9 +29,6 @@ class Noted(Fault):
         self.notes.append(f"end {self.name}")
         if self.fails:
             raise RuntimeError(self.name)
-
-    def evidence(self) -> dict[str, float]:
-        return {"noted": 2}
 
 
 class Slow(Noted):

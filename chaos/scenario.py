@@ -139,15 +139,15 @@ def _client(content: dict) -> Client:
 
 
 def _bites(content: dict, faults: tuple[FaultSpec, ...]) -> dict[str, float]:
-    known = [name for fault in faults for name in KINDS[fault.kind].shows]
+    known = [KINDS[fault.kind].shows for fault in faults]
     for name, amount in content.items():
         if name not in (*known, OUTAGE):
             raise ValueError(f"[bites] nothing counts '{name}'; there is {', '.join((*known, OUTAGE))}")
         if isinstance(amount, bool) or not isinstance(amount, (int, float)) or amount <= 0:
             raise ValueError(f"[bites] {name} must be above 0, not {amount}")
     for fault in faults:
-        if not set(fault.of.shows) & set(content):
-            raise ValueError(f"[bites] does not say what shows the fault '{fault.kind}': {', '.join(fault.of.shows)}")
+        if fault.of.shows not in content:
+            raise ValueError(f"[bites] does not say what shows the fault '{fault.kind}': {fault.of.shows}")
     return dict(content)
 
 

@@ -59,26 +59,27 @@ class Fault:
     keys: Mapping[str, Callable[[object], object]] = {}  # all of them must be given
     targets: tuple[str, ...] = ("leader", "follower")
     needs: frozenset[str] = frozenset()  # fields of World: network_faults, disks, daemons; and own_clocks, short_logs, our_commands
-    shows: tuple[str, ...] = ()  # what `evidence` may be asked for
+    shows = ""  # what is counted, in `shown`
+    lost: Mapping[int, dict] = {}  # by number of the node: what its disk has lost
 
     def __init__(self, world: World, **keys):
         self.world = world
+        self.shown = 0.0
         for key, value in keys.items():
             setattr(self, key, value)
 
     def begin(self) -> None:
-        raise NotImplementedError
+        """Nothing, where it is done while it lasts."""
 
     def hold(self, seconds: float) -> None:
         """As long as it lasts."""
         time.sleep(seconds)
 
     def end(self) -> None:
-        raise NotImplementedError
-
-    def evidence(self) -> dict[str, float]:
-        """After its end: by what `shows` names."""
-        return {}
+        """Starts those of the targets that have ended."""
+        for node in self.world.targets:
+            if not node.running:
+                node.start()
 
 
 class Several:
@@ -119,13 +120,13 @@ class Several:
         return at_ns
 
     def evidence(self) -> dict[str, float]:
+        """After their end."""
         found: dict[str, float] = {}
         for fault in self.faults:
-            for name, amount in fault.evidence().items():
-                found[name] = found.get(name, 0) + amount
+            found[fault.shows] = found.get(fault.shows, 0) + fault.shown
         return found
 
     @property
     def lost(self) -> dict[int, dict]:
         """By number of the node: what disks that were cut have lost."""
-        return {number: lost for fault in self.faults for number, lost in getattr(fault, "lost", {}).items()}
+        return {number: lost for fault in self.faults for number, lost in fault.lost.items()}

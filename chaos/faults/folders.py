@@ -25,11 +25,7 @@ class FolderRollback(Fault):
     kind = "folder-rollback"
     keys = {"behind_s": number(0.5, 30)}
     targets = ("follower",)
-    shows = ("found_out",)
-
-    def __init__(self, world: World, **keys):
-        super().__init__(world, **keys)
-        self._found_out = 0
+    shows = "found_out"
 
     @staticmethod
     def _beside(node: StoreNode, what: str) -> Path:
@@ -52,7 +48,7 @@ class FolderRollback(Fault):
         begun_s = time.monotonic()
         for node in self.world.targets:
             _until(lambda node=node: (node.status() or {}).get("role") == "lost", f"node {node.number} to find out")
-            self._found_out += 1
+            self.shown += 1
         time.sleep(max(0.0, seconds - (time.monotonic() - begun_s)))
 
     def end(self) -> None:
@@ -63,11 +59,7 @@ class FolderRollback(Fault):
                 shutil.rmtree(node.data_dir)
                 own.rename(node.data_dir)
             shutil.rmtree(self._beside(node, "older"), ignore_errors=True)
-            if not node.running:
-                node.start()
-
-    def evidence(self) -> dict[str, float]:
-        return {"found_out": self._found_out}
+        super().end()
 
 
 class OtherSettings(Fault):
@@ -77,12 +69,11 @@ class OtherSettings(Fault):
 
     kind = "other-settings"
     targets = ("follower",)
-    shows = ("refused",)
+    shows = "refused"
 
     def __init__(self, world: World, **keys):
         super().__init__(world, **keys)
         self._own: dict[int, dict] = {}  # files by number of the node
-        self._refused = 0
 
     def begin(self) -> None:
         for node in self.world.targets:
@@ -96,7 +87,7 @@ class OtherSettings(Fault):
         begun_s = time.monotonic()
         for node in self.world.targets:
             _until(lambda node=node: _named(self.world.leader, node), f"the leader to name node {node.number}")
-            self._refused += 1
+            self.shown += 1
         time.sleep(max(0.0, seconds - (time.monotonic() - begun_s)))
 
     def end(self) -> None:
@@ -104,11 +95,7 @@ class OtherSettings(Fault):
             if node.number in self._own:
                 _end(node)
                 node.config = self._own.pop(node.number)
-            if not node.running:
-                node.start()
-
-    def evidence(self) -> dict[str, float]:
-        return {"refused": self._refused}
+        super().end()
 
 
 def _end(node: StoreNode) -> None:

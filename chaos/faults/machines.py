@@ -22,11 +22,7 @@ class ClockJump(Fault):
     keys = {"by_s": number(-1e9, 1e9)}
     targets = TARGETS
     needs = frozenset({"own_clocks"})
-    shows = ("wrong_times",)
-
-    def __init__(self, world: World, **keys):
-        super().__init__(world, **keys)
-        self._told = 0
+    shows = "wrong_times"  # that a program asked for the time and got
 
     def begin(self) -> None:
         self._before = sum(node.clock.told for node in self.world.targets)
@@ -34,13 +30,9 @@ class ClockJump(Fault):
             node.clock.jump(self.by_s)
 
     def end(self) -> None:
-        self._told = sum(node.clock.told for node in self.world.targets) - self._before
+        self.shown = sum(node.clock.told for node in self.world.targets) - self._before
         for node in self.world.targets:
             node.clock.jump(0.0)
-
-    def evidence(self) -> dict[str, float]:
-        """How often a program asked for the time and got a wrong one."""
-        return {"wrong_times": self._told}
 
 
 class Starvation(Fault):
@@ -50,7 +42,7 @@ class Starvation(Fault):
     kind = "starvation"
     keys = {"busy_per_cpu": number(1, 8)}
     targets = TARGETS
-    shows = ("waited_ms",)
+    shows = "waited_ms"  # for a processor, by the targets' threads all together
     _BUSY_S_AT_MOST = 60.0
     _RUN_AGAIN_S = 0.05  # a waiting thread is counted once it runs
 
@@ -59,10 +51,9 @@ class Starvation(Fault):
         self._busy: list[subprocess.Popen] = []
         self._pids = [node.process.pid for node in world.targets]
         self._before: dict[int, int] = {}  # each process's priority
-        self._waited_ns = 0
 
     def begin(self) -> None:
-        self._waited_ns = -sum(map(_waited_ns, self._pids))
+        self._waited_ns = sum(map(_waited_ns, self._pids))
         for pid in self._pids:
             self._before[pid] = os.getpriority(os.PRIO_PROCESS, pid)
             _set_priority(pid, 19)
@@ -76,11 +67,7 @@ class Starvation(Fault):
         for pid, priority in self._before.items():
             _set_priority(pid, priority)
         time.sleep(self._RUN_AGAIN_S)
-        self._waited_ns += sum(map(_waited_ns, self._pids))
-
-    def evidence(self) -> dict[str, float]:
-        """How long the targets' threads waited for a processor, all together."""
-        return {"waited_ms": self._waited_ns / 1e6}
+        self.shown = (sum(map(_waited_ns, self._pids)) - self._waited_ns) / 1e6
 
 
 def _threads(pid: int) -> list[int]:
@@ -116,10 +103,6 @@ class _Disk(Fault):
     needs = frozenset({"disks"})
     counts = ""
 
-    def __init__(self, world: World, **keys):
-        super().__init__(world, **keys)
-        self._counted = 0
-
     def ask(self, command: str) -> int:
         return sum(self.world.disks.ask(node.host.name, command)[self.counts] for node in self.world.targets)
 
@@ -130,10 +113,7 @@ class _Disk(Fault):
         self._before = self.ask(self.command())
 
     def end(self) -> None:
-        self._counted = self.ask("well") - self._before
-
-    def evidence(self) -> dict[str, float]:
-        return {self.shows[0]: self._counted}
+        self.shown = self.ask("well") - self._before
 
 
 class SlowDisk(_Disk):
@@ -141,7 +121,7 @@ class SlowDisk(_Disk):
 
     kind = "slow-disk"
     keys = {"sync_ms": number(1, 5000)}
-    shows, counts = ("slow_syncs",), "slowed"
+    shows, counts = "slow_syncs", "slowed"
 
     def command(self) -> str:
         return f"slow {int(self.sync_ms)}"
@@ -152,23 +132,21 @@ class FullDisk(_Disk):
     it is started again at the end, as systemd would."""
 
     kind = "full-disk"
-    shows, counts = ("refused_writes",), "refused"
+    shows, counts = "refused_writes", "refused"
 
     def command(self) -> str:
         return "full"
 
     def end(self) -> None:
         super().end()
-        for node in self.world.targets:
-            if not node.running:
-                node.start()
+        Fault.end(self)
 
 
 class HungDisk(_Disk):
     """Nothing that writes returns, and no error says why: a frozen file system, a network volume that is away."""
 
     kind = "hung-disk"
-    shows, counts = ("hung_calls",), "hung"
+    shows, counts = "hung_calls", "hung"
 
     def command(self) -> str:
         return "hang"

@@ -30,21 +30,14 @@ class DaemonKill(Fault):
     kind = "daemon-kill"
     targets = ("all",)
     needs = frozenset({"daemons"})
-    shows = ("adopted",)
-
-    def __init__(self, world: World, **keys):
-        super().__init__(world, **keys)
-        self._adopted = 0
+    shows = "adopted"
 
     def begin(self) -> None:
         self.world.daemons.end(signal.SIGKILL)
 
     def end(self) -> None:
         status = self.world.daemons.take_over()
-        self._adopted = int(status["adoption"]["how"] == "adopted")
-
-    def evidence(self) -> dict[str, float]:
-        return {"adopted": self._adopted}
+        self.shown = int(status["adoption"]["how"] == "adopted")
 
 
 def command(name: str, leader: StoreNode, about: StoreNode | None = None) -> list[str]:
@@ -69,14 +62,13 @@ class SnapshotKill(Fault):
     keys = {"away_s": number(0.1, 30), "after_ms": number(0, 5000)}
     targets = ("leader", "follower")
     needs = frozenset({"short_logs", "our_commands"})
-    shows = ("snapshots_begun",)
+    shows = "snapshots_begun"
 
     def __init__(self, world: World, **keys):
         super().__init__(world, **keys)
         followers = [node for node in world.cluster.nodes if node is not world.leader]
         met = [node for node in world.targets if node in followers]
         self._late = met[0] if met else world.rng.choice(followers)
-        self._begun = 0
 
     def begin(self) -> None:
         late = self._late
@@ -93,19 +85,16 @@ class SnapshotKill(Fault):
             if time.monotonic() > deadline:
                 raise CommandFailed(f"node {late.number} is sent no snapshot")
             time.sleep(0.005)
-        self._begun += 1
+        self.shown += 1
         time.sleep(self.world.rng.uniform(0, self.after_ms) / 1e3)
         for node in self.world.targets:
             os.killpg(node.process.pid, signal.SIGKILL)
             node.kill()
 
     def end(self) -> None:
-        for node in {*self.world.targets, self._late}:
-            if not node.running:
-                node.start()
-
-    def evidence(self) -> dict[str, float]:
-        return {"snapshots_begun": self._begun}
+        super().end()
+        if not self._late.running:
+            self._late.start()
 
 
 class MembershipKill(Fault):
@@ -116,12 +105,11 @@ class MembershipKill(Fault):
     keys = {"after_ms": number(0, 1000)}
     targets = ("leader",)
     needs = frozenset({"our_commands"})
-    shows = ("changes",)
+    shows = "changes"
 
     def __init__(self, world: World, **keys):
         super().__init__(world, **keys)
         self._member = world.rng.choice([node for node in world.cluster.nodes if node is not world.leader])
-        self._changes = 0
 
     def begin(self) -> None:
         leader = self.world.leader
@@ -131,14 +119,14 @@ class MembershipKill(Fault):
             os.killpg(leader.process.pid, signal.SIGKILL)
             leader.kill()
             removal.wait(_COMMAND_WITHIN_S)
-        self._changes += 1
+        self.shown += 1
 
     def end(self) -> None:
         self.world.leader.start()
         # It may have been taken out, or not: the leader that ran the command has died.
         for name, role in (("remove", "left"), ("add", "learner"), ("promote", "voter")):
             self._change(name, role)
-            self._changes += 1
+            self.shown += 1
 
     def _change(self, name: str, role: str) -> None:
         """Until it is done: what came before may still be under way, and a learner catches up first."""
@@ -160,9 +148,6 @@ class MembershipKill(Fault):
                 raise CommandFailed(f"no node leads: {self.world.cluster.states()}")
             time.sleep(0.05)
         return leader
-
-    def evidence(self) -> dict[str, float]:
-        return {"changes": self._changes}
 
 
 def _snapshots_taken(node: StoreNode) -> int:

@@ -6,7 +6,7 @@ import signal
 import time
 from pathlib import Path
 
-from chaos.faults.fault import TARGETS, Fault, World, number
+from chaos.faults.fault import TARGETS, Fault, number
 from deploy.lab.cluster import READY_WITHIN_S
 
 
@@ -15,12 +15,7 @@ class Kill(Fault):
 
     kind = "kill"
     targets = TARGETS
-    shows = ("killed",)
-
-    def __init__(self, world: World, **keys):
-        super().__init__(world, **keys)
-        self.lost: dict[int, dict] = {}  # by number of the node: what its disk has lost
-        self._killed = 0
+    shows = "killed"
 
     def begin(self) -> None:
         """All at once; a disk loses its power when its node is dead, for until then the node may write."""
@@ -29,20 +24,12 @@ class Kill(Fault):
             os.killpg(node.process.pid, signal.SIGKILL)
         for node in nodes:
             node.kill()
-        self._killed = sum(node.process.returncode == -signal.SIGKILL for node in nodes)
+        self.shown = sum(node.process.returncode == -signal.SIGKILL for node in nodes)
         if self.world.forgets:
             seed = self.world.rng.getrandbits(32)
             for node in nodes:
                 node.lose_memory()
             self.lost = {node.number: self.world.disks.cut(node.host.name, seed + node.number) for node in nodes}
-
-    def end(self) -> None:
-        for node in self.world.targets:
-            if not node.running:
-                node.start()
-
-    def evidence(self) -> dict[str, float]:
-        return {"killed": self._killed}
 
 
 class PowerCut(Kill):
@@ -56,23 +43,16 @@ class Pause(Fault):
     """SIGSTOP; goes on as if nothing had been."""
 
     kind = "pause"
-    shows = ("stopped",)
-
-    def __init__(self, world: World, **keys):
-        super().__init__(world, **keys)
-        self._stopped = 0
+    shows = "stopped"
 
     def begin(self) -> None:
         for node in self.world.targets:
             os.killpg(node.process.pid, signal.SIGSTOP)
 
     def end(self) -> None:
-        self._stopped = sum(_state(node.process.pid) == "T" for node in self.world.targets)
+        self.shown = sum(_state(node.process.pid) == "T" for node in self.world.targets)
         for node in self.world.targets:
             node.resume()
-
-    def evidence(self) -> dict[str, float]:
-        return {"stopped": self._stopped}
 
 
 class RollingRestart(Fault):
@@ -82,14 +62,7 @@ class RollingRestart(Fault):
     kind = "rolling-restart"
     keys = {"away_s": number(0, 10)}
     targets = ("all",)
-    shows = ("restarted",)
-
-    def __init__(self, world: World, **keys):
-        super().__init__(world, **keys)
-        self._restarted = 0
-
-    def begin(self) -> None:
-        pass
+    shows = "restarted"
 
     def hold(self, seconds: float) -> None:
         followers = [node for node in self.world.targets if node is not self.world.leader]
@@ -99,15 +72,7 @@ class RollingRestart(Fault):
             time.sleep(self.away_s)
             node.start()
             self.world.cluster.wait_ready()
-            self._restarted += node.process.pid != pid
-
-    def end(self) -> None:
-        for node in self.world.targets:
-            if not node.running:
-                node.start()
-
-    def evidence(self) -> dict[str, float]:
-        return {"restarted": self._restarted}
+            self.shown += node.process.pid != pid
 
 
 def _state(pid: int) -> str:

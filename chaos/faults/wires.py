@@ -16,12 +16,11 @@ class Cut(Fault):
 
     kind = "cut"
     direction = "both"
-    shows = ("cut_packets",)
+    shows = "cut_packets"
 
     def __init__(self, world: World, **keys):
         super().__init__(world, **keys)
         self._before: dict[str, int] = {}
-        self._cut = 0
 
     def begin(self) -> None:
         for host in self._hosts():
@@ -30,7 +29,7 @@ class Cut(Fault):
 
     def end(self) -> None:
         for host, before in self._before.items():
-            self._cut += self._lost_by(host, before)
+            self.shown += self._lost_by(host, before)
             self.world.lab.heal(host)
 
     def _lost_by(self, host: str, before: int) -> int:
@@ -39,9 +38,6 @@ class Cut(Fault):
 
     def _hosts(self) -> list[str]:
         return [node.host.name for node in self.world.targets]
-
-    def evidence(self) -> dict[str, float]:
-        return {"cut_packets": self._cut}
 
 
 class CutOut(Cut):
@@ -76,25 +72,18 @@ class SwitchDown(Fault):
 
     kind = "switch-down"
     targets = ("all",)
-    shows = ("cut_packets",)
-
-    def __init__(self, world: World, **keys):
-        super().__init__(world, **keys)
-        self._cut = 0
+    shows = "cut_packets"
 
     def begin(self) -> None:
         self._before = self._sent()
         self.world.lab.pull_down()
 
     def end(self) -> None:
-        self._cut = self._sent() - self._before
+        self.shown = self._sent() - self._before
         self.world.lab.pull_up()
 
     def _sent(self) -> int:
         return sum(self.world.lab.packets_sent_by(node.host.name) for node in self.world.cluster.nodes)
-
-    def evidence(self) -> dict[str, float]:
-        return {"cut_packets": self._cut}
 
 
 BETWEEN = ("nodes", "requests", "answers", "clients", "everybody", "ring", "leader-to-follower", "follower-to-leader")
@@ -126,7 +115,6 @@ class _NetworkFault(Fault):
         hosts = [node.host.name for node in world.cluster.nodes]
         followers = [host for host in hosts if host != world.leader.host.name]
         self.links = links(self.between, hosts, world.leader.host.name, world.rng.choice(followers))
-        self._counted = 0
 
     def shares(self, share: float) -> dict:
         raise NotImplementedError
@@ -137,12 +125,8 @@ class _NetworkFault(Fault):
 
     def end(self) -> None:
         after = self.world.network_faults.counted()
-        self._counted = sum(getattr(after.get(link, Counted()) - self._before.get(link, Counted()), self.counts)
-                            for link in self.links)
+        self.shown = sum(getattr(after.get(link, Counted()) - self._before.get(link, Counted()), self.counts) for link in self.links)
         self.world.network_faults.change(self.links, **self.shares(0.0))
-
-    def evidence(self) -> dict[str, float]:
-        return {self.shows[0]: self._counted}
 
 
 class Loss(_NetworkFault):
@@ -150,7 +134,7 @@ class Loss(_NetworkFault):
 
     kind = "loss"
     keys = {"between": one_of(*BETWEEN), "share": number(0.0001, 1)}
-    shows, counts = ("lost_packets",), "lost"
+    shows, counts = "lost_packets", "lost"
 
     def shares(self, share: float) -> dict:
         return {"lost": share}
@@ -159,7 +143,7 @@ class Loss(_NetworkFault):
 class Duplication(_NetworkFault):
     kind = "duplication"
     keys = {"between": one_of(*BETWEEN), "share": number(0.0001, 1)}
-    shows, counts = ("duplicated_packets",), "duplicated"
+    shows, counts = "duplicated_packets", "duplicated"
 
     def shares(self, share: float) -> dict:
         return {"duplicated": share}
@@ -177,7 +161,7 @@ class Delay(_NetworkFault):
 
     kind = "delay"
     keys = {"between": one_of(*BETWEEN), "share": number(0.0001, 1), "from_ms": _delay, "to_ms": _delay}
-    shows, counts = ("delayed_packets",), "delayed"
+    shows, counts = "delayed_packets", "delayed"
 
     def shares(self, share: float) -> dict:
         return {"delayed": share, "delays_ms": (self.from_ms, self.to_ms)}
