@@ -10,7 +10,6 @@ Run by `./dev bench heartbeat`; writes results/heartbeat/ and exits 1 when somet
 import argparse
 import contextlib
 import json
-import time
 from collections.abc import Iterator
 
 from bench import experiment, series
@@ -23,6 +22,7 @@ from deploy.lab.data_dirs import DataDirs
 from deploy.lab.lab import XdpOnSwitch
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
 from deploy.lab.servers.load import bpf_object
+from deploy.lab.waiting import until
 from plots import looks
 from plots.charts import Charts, Tails
 
@@ -94,14 +94,11 @@ def serving(lab: Lab, server: str) -> Iterator[tuple[list[str], HedgerowNode | N
 
 def _wait_until_up(node: HedgerowNode, wanted: bool) -> None:
     """With the offload as it was asked for."""
-    deadline = time.monotonic() + _UP_WITHIN_S
-    while True:
-        said = [each for each in (node.status() or {}).get("offloads", []) if each["name"] == "heartbeat"]
-        if said and bool(said[0].get("on")) == wanted:
-            return
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"the node's heartbeat offload is not {'on' if wanted else 'off'}: {said}\n{node.log_tail()}")
-        time.sleep(0.05)
+    def said() -> list[dict]:
+        return [each for each in (node.status() or {}).get("offloads", []) if each["name"] == "heartbeat"]
+
+    until(lambda: any(bool(each.get("on")) == wanted for each in said()), _UP_WITHIN_S,
+          lambda: f"the node's heartbeat offload is not {'on' if wanted else 'off'}: {said()}\n{node.log_tail()}")
 
 
 def answered_by_kernel(status: dict) -> int:

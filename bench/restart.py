@@ -21,6 +21,7 @@ from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
+from deploy.lab.waiting import until
 
 NAME = "restart"
 TAG = "benchrs"
@@ -134,15 +135,9 @@ def disk_row(node: HedgerowNode, peak_bytes: int, thresholds: Thresholds, entrie
             "longest_slice_us": int(status["snapshots"].get("longest_slice_ns", 0)) / 1e3}
 
 
-def wait_caught_up(node: HedgerowNode, committed: int) -> dict:
-    deadline = time.monotonic() + _UP_WITHIN_S
-    while True:
-        status = node.status()
-        if status is not None and status["ready"] and int(status["applied"]) >= committed:
-            return status
-        if time.monotonic() > deadline or not node.running:
-            raise RuntimeError(f"node {node.number} does not come back: {status}\n{node.log_tail()}")
-        time.sleep(0.05)
+def wait_caught_up(node: HedgerowNode, committed: int) -> None:
+    until(lambda: (status := node.status()) is not None and status["ready"] and int(status["applied"]) >= committed, _UP_WITHIN_S,
+          lambda: f"node {node.number} does not come back: {node.status()}\n{node.log_tail()}", 0.05, hopeless=lambda: not node.running)
 
 
 def restart(nodes: list[HedgerowNode], what: str, thresholds: Thresholds) -> list[dict]:

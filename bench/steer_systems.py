@@ -13,7 +13,7 @@ import resource
 import signal
 import socket
 import subprocess
-import time
+from collections.abc import Callable
 from pathlib import Path
 
 from bench import bpf_stats
@@ -21,6 +21,7 @@ from bench.manifest import binary
 from bench.other_proxies import rss_bytes
 from bench.steer_rig import PORT, Counts, counts_of, target
 from deploy.lab import CommandFailed, Host
+from deploy.lab.waiting import until
 
 COLLECTOR = "hr-steer-collector"
 _BACKENDS_FROM = 20_000  # ports of the workers behind a proxy
@@ -115,15 +116,13 @@ class System:
 
     def wait_ready(self) -> None:
         """Every worker has said that it is."""
-        deadline = time.monotonic() + _READY_S
-        while len(self.order()) < self.wanted.workers:
-            if time.monotonic() > deadline or any(child.poll() is not None for child in self._started):
-                raise self.not_ready()
-            time.sleep(0.01)
+        self.wait_until(lambda: len(self.order()) >= self.wanted.workers)
 
-    def not_ready(self) -> "NotReady":
-        ended = [child.poll() for child in self._started]
-        return NotReady(f"{self.name} does not come up; exit codes {ended}, workers {self.order()}, log:\n{self._log()[-2000:]}")
+    def wait_until(self, holds: Callable[[], bool]) -> None:
+        """While all that was started runs."""
+        until(holds, _READY_S, lambda: f"{self.name} does not come up; exit codes {[child.poll() for child in self._started]}, workers "
+              f"{self.order()}, log:\n{self._log()[-2000:]}", 0.01, hopeless=lambda: any(child.poll() is not None for child in self._started),
+              error=NotReady)
 
     def order(self) -> list[int]:
         """The slots in the order in which their workers came; one that came again stands twice."""
@@ -255,14 +254,14 @@ class Steer(System):
     def start_supervisor(self) -> None:
         """The next one, which adopts; returns when it answers."""
         child = self._popen(self.command())
-        deadline = time.monotonic() + _READY_S
-        while True:
+
+        def adopts() -> bool:
             with contextlib.suppress(CommandFailed, ValueError):
-                if int(self.show()["supervisor_pid"]) == child.pid:
-                    return
-            if time.monotonic() > deadline or child.poll() is not None:
-                raise NotReady(f"the next supervisor does not adopt:\n{self._log()[-2000:]}")
-            time.sleep(0.05)
+                return int(self.show()["supervisor_pid"]) == child.pid
+            return False
+
+        until(adopts, _READY_S, lambda: f"the next supervisor does not adopt:\n{self._log()[-2000:]}", 0.05,
+              hopeless=lambda: child.poll() is not None, error=NotReady)
 
     def call(self, *words: str, check: bool = True, timeout: float = 30) -> str:
         # Not `hedgerow steer`, which would load one program for finding the other: their processor time is the measured workers'.
@@ -333,11 +332,7 @@ class Proxied(System):
         raise NotImplementedError
 
     def wait_ready(self) -> None:
-        deadline = time.monotonic() + _READY_S
-        while not self._listens():
-            if time.monotonic() > deadline or self._started[-1].poll() is not None:
-                raise self.not_ready()
-            time.sleep(0.01)
+        self.wait_until(self._listens)
 
     def _listens(self) -> bool:
         kinds = [kind for kind, used in (("-lu", self.wanted.udp), ("-lt", self.wanted.tcp)) if used]

@@ -13,6 +13,7 @@ from pathlib import Path
 from bench import product
 from bench.manifest import binary
 from deploy.lab import Host
+from deploy.lab.waiting import until
 
 BUILDS = ("hedgerowd", "hedgerowd-next")  # the second is another build of the kernel programs
 _SERVES_WITHIN_S = 20.0
@@ -58,19 +59,12 @@ class Daemons:
         if self._child is not None:
             self._child.wait(_ENDS_WITHIN_S)
             return
-        deadline = time.monotonic() + _ENDS_WITHIN_S
-        while running(pid):
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"the daemon {pid} does not end after {how.name}")
-            time.sleep(0.005)
+        until(lambda: not running(pid), _ENDS_WITHIN_S, lambda: f"the daemon {pid} does not end after {how.name}", 0.005)
 
     def _wait_until_it_serves(self) -> dict:
         """Reads its log until then: a command that asks again and again takes processor time beside the start."""
-        deadline = time.monotonic() + _SERVES_WITHIN_S
-        while f" as pid {self._child.pid}\n" not in (log := self.log.read_text(errors="replace")):
-            if self._child.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"no daemon took over:\n{log[-2000:]}")
-            time.sleep(0.005)
+        until(lambda: f" as pid {self._child.pid}\n" in self.log.read_text(errors="replace"), _SERVES_WITHIN_S,
+              lambda: f"no daemon took over:\n{self.log.read_text(errors='replace')[-2000:]}", 0.005, hopeless=lambda: self._child.poll() is not None)
         return self.proxy.status()
 
 

@@ -26,6 +26,7 @@ from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most
 from deploy.lab import Host, Lab, names
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
+from deploy.lab.waiting import until
 
 NAME = "chaos-network"
 TAG = "chaosnetw"
@@ -231,11 +232,8 @@ def _load(host: Host, target: str, seconds: float, folder: Path, name: str) -> t
             f"--csv={folder / f'{name}.csv'}", f"--out={folder / f'{name}.json'}", "--progress"]
     log = folder / f"{name}.log"
     child = host.popen(argv, log=log)
-    deadline = time.monotonic() + 30
-    while '"measuring"' not in log.read_text(encoding="ascii"):
-        if child.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"the load {name} does not begin: {log.read_text(encoding='ascii')}")
-        time.sleep(0.002)
+    until(lambda: '"measuring"' in log.read_text(encoding="ascii"), 30, lambda: f"the load {name} does not begin: {log.read_text(encoding='ascii')}",
+          0.002, hopeless=lambda: child.poll() is not None)
     return child, time.monotonic()
 
 

@@ -26,6 +26,7 @@ from deploy.lab.cluster import Cluster
 from deploy.lab.data_dirs import MODES, DataDirs
 from deploy.lab.servers.hedgerow_node import SERVE_PORT
 from deploy.lab.unit_priority import command_prefix
+from deploy.lab.waiting import until
 
 NAME = "chaos-no-false-elections"
 TAG = "chaosnfe"
@@ -63,11 +64,11 @@ def elections(first: Seen, last: Seen) -> int:
 
 
 def look(cluster: Cluster, within_s: float = 10.0) -> list[dict]:
-    deadline = time.monotonic() + within_s
-    while None in (statuses := [node.status() for node in cluster.nodes]):
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"a node does not say how it is: {[status and status['term'] for status in statuses]}")
-    return statuses
+    def statuses() -> list[dict] | None:
+        found = [node.status() for node in cluster.nodes]
+        return None if None in found else found
+
+    return until(statuses, within_s, lambda: "a node does not say how it is")
 
 
 def watch(cluster: Cluster, first: Seen, going_on: Callable[[], bool]) -> tuple[Seen, list[dict]]:

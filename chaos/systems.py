@@ -12,7 +12,6 @@ and nowhere else.
 
 import contextlib
 import dataclasses
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -22,6 +21,7 @@ from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster, joining_nodes
 from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, NO_OFFLOADS, SERVE_PORT, HedgerowNode, NodeSettings
 from deploy.lab.unsynced_disks import DiskSettings
+from deploy.lab.waiting import until
 
 SYSTEMS = ("hedgerow", "noproxy-noretry", "noproxy-app", "etcd-default", "etcd-tuned")
 CLIENT_TIMEOUT_S = 5.0
@@ -118,11 +118,8 @@ def kv_service(lab: Lab, cluster: Cluster, **settings) -> dict:
 
 
 def _wait_until_announced(proxy: product.Product) -> None:
-    deadline = time.monotonic() + _ANNOUNCED_WITHIN_S
-    while (status := proxy.status())["services"][0].get("leader_source") != "announced":
-        if time.monotonic() > deadline:
-            raise RuntimeError(f"no announcement has reached the proxy: {status}")
-        time.sleep(0.02)
+    until(lambda: proxy.status()["services"][0].get("leader_source") == "announced", _ANNOUNCED_WITHIN_S,
+          lambda: f"no announcement has reached the proxy: {proxy.status()}")
 
 
 def _config(system: str, cluster: Cluster, load: list[str], proxy: product.Product | None,

@@ -31,6 +31,7 @@ from bench.steer_records import Record, read, slots_met
 from bench.steer_systems import Reuseport, Wanted
 from chaos.churn_groups import POLL_S, Group, PlainGroup, SteeredGroup
 from deploy.lab import VIP_RAW, Lab
+from deploy.lab.waiting import until
 
 NAME = "chaos-worker-churn"
 TAG = "chaoschurn"
@@ -275,7 +276,7 @@ def churn(lab: Lab, group: Group, to: str, scenario: Scenario, arguments: argpar
     argv = steer_rig.load_command(to, scenario.sources, load.pop("transport", "both"), rate=scenario.rate, seconds=f"{most_s:g}", warm_up=1,
                                   linger=f"{_LINGER_S}s", out=report_file, records=records_file, **load)
     child = lab.client.popen([*argv, "--progress"], log=log)
-    _wait_for(lambda: '"measuring"' in log.read_text(encoding="utf-8") or child.poll() is not None, 30, "the load does not begin")
+    until(lambda: '"measuring"' in log.read_text(encoding="utf-8") or child.poll() is not None, 30, lambda: "the load does not begin")
     began = time.monotonic()
     disturber, events = Disturber(group, scenario, rng, suspected), []
     time.sleep(1.0)
@@ -295,14 +296,6 @@ def churn(lab: Lab, group: Group, to: str, scenario: Scenario, arguments: argpar
     if lab.client.stop(child) != 0 or not report_file.exists():
         raise RuntimeError(f"the load failed: {log.read_text(encoding='utf-8')}")
     return Churned(read(records_file), events, first_ns, json.loads(report_file.read_text(encoding="ascii"))["summary"], seconds)
-
-
-def _wait_for(what: Callable[[], bool], within_s: float, otherwise: str) -> None:
-    deadline = time.monotonic() + within_s
-    while not what():
-        if time.monotonic() > deadline:
-            raise RuntimeError(otherwise)
-        time.sleep(0.01)
 
 
 def direct(lab: Lab, scenario: Scenario, arguments: argparse.Namespace) -> dict:

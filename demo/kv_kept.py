@@ -14,6 +14,7 @@ from chaos.systems import Running
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.names import RUN_DIR
 from deploy.lab.servers.hedgerow_node import SERVE_PORT, HedgerowNode
+from deploy.lab.waiting import until
 
 _AWAY_S = 2.0
 _ELECTED_WITHIN_S = 5.0
@@ -63,15 +64,11 @@ def kill_leader(tag: str) -> int:
 
 def _leader(nodes: list[HedgerowNode]) -> tuple[HedgerowNode, int]:
     """Who says that it leads, and its pid; of several, the one with the highest term."""
-    deadline = time.monotonic() + _ELECTED_WITHIN_S
-    while True:
-        leading = [(int(status["term"]), node.number, node, int(status["pid"])) for node in nodes
-                   if (status := node.status()) is not None and status["role"] == "leader"]
-        if leading:
-            return max(leading)[2:]
-        if time.monotonic() > deadline:
-            raise RuntimeError("no server leads; sudo ./dev demo --down takes the lab down")
-        time.sleep(0.05)
+    def leading() -> list[tuple]:
+        return [(int(status["term"]), node.number, node, int(status["pid"])) for node in nodes
+                if (status := node.status()) is not None and status["role"] == "leader"]
+
+    return max(until(leading, _ELECTED_WITHIN_S, lambda: "no server leads; sudo ./dev demo --down takes the lab down", 0.05))[2:]
 
 
 def _short(program: str) -> str:

@@ -6,13 +6,12 @@ configuration is edited.
 import re
 import shutil
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 from chaos.faults.fault import Fault, World, number
-from deploy.lab import CommandFailed
 from deploy.lab.cluster import READY_WITHIN_S
 from deploy.lab.servers.store_node import StoreNode
+from deploy.lab.waiting import until
 
 _SAID_WITHIN_S = 20.0
 
@@ -47,7 +46,8 @@ class FolderRollback(Fault):
     def hold(self, seconds: float) -> None:
         begun_s = time.monotonic()
         for node in self.world.targets:
-            _until(lambda node=node: (node.status() or {}).get("role") == "lost", f"node {node.number} to find out")
+            until(lambda node=node: (node.status() or {}).get("role") == "lost", _SAID_WITHIN_S,
+                  lambda node=node: f"node {node.number} does not find out")
             self.shown += 1
         time.sleep(max(0.0, seconds - (time.monotonic() - begun_s)))
 
@@ -86,7 +86,7 @@ class OtherSettings(Fault):
     def hold(self, seconds: float) -> None:
         begun_s = time.monotonic()
         for node in self.world.targets:
-            _until(lambda node=node: _named(self.world.leader, node), f"the leader to name node {node.number}")
+            until(lambda node=node: _named(self.world.leader, node), _SAID_WITHIN_S, lambda node=node: f"the leader does not name node {node.number}")
             self.shown += 1
         time.sleep(max(0.0, seconds - (time.monotonic() - begun_s)))
 
@@ -108,11 +108,3 @@ def _named(leader: StoreNode, node: StoreNode) -> bool:
     """A problem of the leader names the node and what differs."""
     return any(re.search(rf"\bnode {node.number}\b", said) and "`durability: " in said
                for said in (leader.status() or {}).get("problems", []))
-
-
-def _until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + _SAID_WITHIN_S
-    while not holds():
-        if time.monotonic() > deadline:
-            raise CommandFailed(f"waited {_SAID_WITHIN_S:g} s for {what}")
-        time.sleep(0.1)

@@ -13,6 +13,7 @@ from chaos.faults.fault import Fault, World, number
 from deploy.lab import CommandFailed
 from deploy.lab.servers.hedgerow_node import PEER_PORT
 from deploy.lab.servers.store_node import StoreNode
+from deploy.lab.waiting import until
 
 PROGRAM = "hedgerow"
 COMMANDS = {
@@ -80,11 +81,7 @@ class SnapshotKill(Fault):
                 run_command("snapshot", node)
         late.start()
         # Seen where it arrives: the sender may have begun before the receiver was there to take it.
-        deadline = time.monotonic() + _COMMAND_WITHIN_S
-        while _snapshots_taken(late) == 0:
-            if time.monotonic() > deadline:
-                raise CommandFailed(f"node {late.number} is sent no snapshot")
-            time.sleep(0.005)
+        until(lambda: _snapshots_taken(late), _COMMAND_WITHIN_S, lambda: f"node {late.number} is sent no snapshot", 0.005)
         self.shown += 1
         time.sleep(self.world.rng.uniform(0, self.after_ms) / 1e3)
         for node in self.world.targets:

@@ -4,13 +4,12 @@ the way. And what it takes to see that nobody speaks to those who have left. `./
 """
 
 import re
-import time
-from collections.abc import Callable
 
 from deploy.lab.cluster import Cluster
-from deploy.lab.host import CommandFailed, Host
+from deploy.lab.host import Host
 from deploy.lab.lab import Lab
 from deploy.lab.servers.hedgerow_node import PEER_PORT, HedgerowNode
+from deploy.lab.waiting import until
 
 WITHIN_S = 30.0
 # Of a datagram between nodes (docs/WIRE_FORMAT.md): where its kind is, from the UDP header on; and one of them.
@@ -31,7 +30,7 @@ class Operator:
             found[:] = [node] if state is not None and state.leads and state.ready else []
             return bool(found)
 
-        self._until(leads, lambda: f"nobody leads: {self.cluster.states()}")
+        until(leads, WITHIN_S, lambda: f"no node leads: {self.cluster.states()}", 0.05)
         return found[0]
 
     def add(self, node: HedgerowNode) -> None:
@@ -44,7 +43,7 @@ class Operator:
         def is_so() -> bool:
             return any(member.get("caught_up") for member in self._members() if int(member["id"]) == node.number)
 
-        self._until(is_so, lambda: f"node {node.number} does not catch up: {self._members()}")
+        until(is_so, WITHIN_S, lambda: f"node {node.number} does not catch up: {self._members()}", 0.05)
 
     def move(self, node: HedgerowNode, port: int) -> None:
         """To another port of its host: it is stopped, finds the port in its file, and is moved once it listens there."""
@@ -62,7 +61,7 @@ class Operator:
             said[0] = self.leader().change_members(*words)
             return not said[0]
 
-        self._until(done, lambda: f"members {' '.join(map(str, words))}: {said[0]}")
+        until(done, WITHIN_S, lambda: f"members {' '.join(map(str, words))}: {said[0]}", 0.05)
 
     def role(self, node: HedgerowNode) -> str:
         """As the leader sees it: of who has left and is not even told so any more, `none`."""
@@ -70,14 +69,6 @@ class Operator:
 
     def _members(self) -> list[dict]:
         return (self.leader().status() or {}).get("members", [])
-
-    @staticmethod
-    def _until(holds: Callable[[], bool], why_not: Callable[[], str]) -> None:
-        deadline = time.monotonic() + WITHIN_S
-        while not holds():
-            if time.monotonic() > deadline:
-                raise CommandFailed(why_not())
-            time.sleep(0.05)
 
 
 class Delivered:

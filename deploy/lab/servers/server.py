@@ -12,11 +12,11 @@ import signal
 import socket
 import struct
 import subprocess
-import time
 from pathlib import Path
 
 from deploy.lab.host import Host
 from deploy.lab.servers import zone
+from deploy.lab.waiting import until
 
 A, TXT = 1, 16  # RFC 1035, section 3.2.2
 
@@ -75,13 +75,12 @@ class Server:
         return self
 
     def _wait_until_it_answers(self, address: str) -> None:
-        deadline = time.monotonic() + self.ready_timeout_s
-        while not self.answers(address):
-            if self.process.poll() is not None:
-                raise ServerFailed(f"{self.name} ended with {self.process.returncode}:\n{self._log_tail()}")
-            if time.monotonic() > deadline:
-                raise ServerFailed(f"{self.name} does not answer on {address} port {self.port}:\n{self._log_tail()}")
-            time.sleep(0.02)
+        def why() -> str:
+            code = self.process.poll()
+            what = f"does not answer on {address} port {self.port}" if code is None else f"ended with {code}"
+            return f"{self.name} {what}:\n{self._log_tail()}"
+
+        until(lambda: self.answers(address), self.ready_timeout_s, why, hopeless=lambda: self.process.poll() is not None, error=ServerFailed)
 
     def _log_tail(self) -> str:
         return self.log.read_text(errors="replace")[-2000:] if self.log.exists() else "(no log)"
@@ -90,11 +89,8 @@ class Server:
         """SIGSTOP: the sockets stay open and swallow packets, the worst replica to have. Returns when every thread has
         stopped: kill(2) only marks them, and one that runs on another processor may answer a request sent right after."""
         os.killpg(self.process.pid, signal.SIGSTOP)
-        deadline = time.monotonic() + self.ready_timeout_s
-        while not thread_states(self.process.pid) <= STOPPED:
-            if time.monotonic() > deadline:
-                raise ServerFailed(f"{self.name} does not stop: {thread_states(self.process.pid)}")
-            time.sleep(0.0002)
+        until(lambda: thread_states(self.process.pid) <= STOPPED, self.ready_timeout_s,
+              lambda: f"{self.name} does not stop: {thread_states(self.process.pid)}", 0.0002, error=ServerFailed)
 
     def resume(self) -> None:
         os.killpg(self.process.pid, signal.SIGCONT)
