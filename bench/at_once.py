@@ -4,8 +4,8 @@ to 95 % of the highest rate they can serve. 2 % of the requests stall for 400 ms
 service times have a heavy tail (`tail`). Beside a fixed and an adaptive delay: clients that know all replicas, and a
 coordinator in user space by LAEDGE's rule.
 
-Run by `./dev bench at-once`; writes results/at-once/ and exits 1 when something it must show is missed. `--quick` is a look in
-two minutes. `--proxies 8` puts eight client hosts with a proxy each before the same replicas, into results/at-once-8-proxies/.
+`--quick` is a look in two minutes. `--proxies 8` puts eight client hosts with a proxy each before the same replicas, into
+results/at-once-8-proxies/.
 """
 
 import argparse

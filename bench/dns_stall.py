@@ -4,7 +4,6 @@
 PERIOD-STALL-RATE: a stop at the end of every 1, 2, 3 or 10 seconds, for 50, 500 or 1,500 ms (where that is shorter than the period), at
 300 to 5,000 queries/s from one socket whose 16-bit ids wrap; `--cells repeated --rounds 1` is all 33 of them.
 
-Run by `./dev bench dns-stall`; writes results/dns-stall/ and exits 1 when something it must show is missed.
 `--cells 2s-500ms-5000 --rounds 1 --seconds 10` is a quick look at one of them.
 """
 

@@ -3,8 +3,6 @@
 again and again, and another one is elected. From the nodes' own measurements: PreVote to quorum, RequestVote to quorum, and
 the fences, in which a process takes back what it has left to its kernel; and from the fault to the instant at which the next
 leader leads. Idle clusters as shipped.
-
-Run by `./dev bench election`; writes results/election/ and exits 1 when something it must show is missed.
 """
 
 import argparse

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """An experiment as it is declared, and the one runner of all: rounds in which the systems take turns, one lock and one rule of quiet for
-the machine, a file for each cell and round, and a judgement that is made of these files alone, so that it can be made again."""
+the machine, a file for each cell and round, and a judgement that is made of these files alone, so that it can be made again. Each is a
+module, run by `./dev bench NAME` or `./dev chaos NAME`; writes results/NAME/, and exits 1 when something that it must show is missed."""
 
 import argparse
 import contextlib
@@ -202,7 +203,8 @@ def own_rows(*cell_and_records) -> list[dict]:
 
 def parser(name: str, description: str, has_rounds: bool = True) -> argparse.ArgumentParser:
     made = argparse.ArgumentParser(prog=name.replace("chaos-", "chaos ", 1) if name.startswith("chaos-") else f"bench {name}",
-                                   description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+                                   description=description, epilog=f"Writes results/{name}/, and exits 1 when something that it must show is missed.",
+                                   formatter_class=argparse.RawDescriptionHelpFormatter)
     if has_rounds:
         made.add_argument("--rounds", type=int, default=10)
     made.add_argument("--quiet-wait", type=float, default=30.0, help="seconds to wait at most for an idle machine before each run")

@@ -3,8 +3,6 @@
 offload off (`process`), and from a process that only echoes datagrams of the same length (`echo`); on an idle machine and with
 two busy processes for each processor. The probe stands in for the node's leader in a cluster of two, seals its heartbeats as a
 leader does, and runs under SCHED_FIFO: what waits for a processor is the answer, never the question.
-
-Run by `./dev bench heartbeat`; writes results/heartbeat/ and exits 1 when something it must show is missed.
 """
 
 import argparse

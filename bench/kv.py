@@ -3,8 +3,6 @@
 64 clients that each wait for an answer before they ask again, 3, 5 and 7 replicas, logs in memory and on disk. Values have 64
 bytes; puts of 256 and 1,000 bytes are measured in the first size. Clients
 talk to the leader directly; rows of `hedgerow-proxy` go through the proxy, and those of `hedgerow-named` prove each request (ADR 39). Systems take turns within each round.
-
-Run by `./dev bench kv`; writes results/kv/ and exits 1 when something it must show is missed.
 """
 
 import argparse

@@ -2,8 +2,6 @@
 """What clients see of a cluster whose members change: three nodes behind the proxy under 2,000 requests/s, first left alone; then a
 fourth is added, catches up by a snapshot and is promoted, and one of the three is removed. With the kernel's offloads and
 without. Each run is judged like chaos's: nothing lost, nothing done twice; and nothing is sent to who has left.
-
-Run by `./dev bench membership`; writes results/membership/ and exits 1 when something it must show is missed.
 """
 
 import argparse

@@ -5,8 +5,6 @@ but one (`--variants all,no-append,...`), which shows what each is worth to the 
 each beside etcd on a tmpfs and a store on hashicorp/raft. Clients talk to the leader directly. Systems take turns within
 each round. A round ends with `none` and `all` at the same load: puts fall due at nine tenths of the rate that `none` reached
 in that round with 64 clients. Where the processor time goes is sampled in a run of its own after each measured one.
-
-Run by `./dev bench offload`; writes results/offload/ and exits 1 when something it must show is missed.
 """
 
 import argparse

@@ -5,7 +5,6 @@ replicas with the fastest preferred; one is slow for five seconds and then well,
 for long, so p99 must stay as it is; all are asked for more than they can serve, so hedges must not add to it. An open loop, by a client
 that does not hedge.
 
-Run by `./dev bench phases`; writes results/phases/ and exits 1 when something it must show is missed.
 `--scripts standby-choice --phases healthy,overloaded --rounds 1` is a quick look at two phases.
 """
 

@@ -3,8 +3,6 @@
 or 2 % of the packets between the client and the leader are lost, and no others. Gets and puts, 2,000/s in an open loop,
 by a client that does not hedge (`baseline`), one that does (`app-cc`), and one that does not, behind the proxy
 (`wheel`), which may send two copies at once while nodes are idle (`at-once`: idle_copies: 30%).
-
-Run by `./dev bench raft-hedge`; writes results/raft-hedge/ and exits 1 when something it must show is missed.
 """
 
 import argparse

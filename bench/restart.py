@@ -2,8 +2,6 @@
 """How long a node takes to come back with a long log behind it, and how much disk it uses: a store of a million keys to which
 ten million writes were made, snapshots as a node ships. One node is killed and started again, then all of them; the time is
 from the process's start until it is ready and has applied what was committed when it was killed.
-
-Run by `./dev bench restart`; writes results/restart/ and exits 1 when something it must show is missed.
 """
 
 import argparse

@@ -4,8 +4,6 @@ requests/s to a VIP. An unhedged client sends as many to the backend itself at t
 what that one loses, from one change to the next, must be nothing, and after each change `status` must say how the backends are reached.
 
 `--plant blind` stops the daemon (SIGSTOP) before the changes, so that nothing is followed. The run then succeeds if its checks find that.
-
-Run by `./dev chaos network`; writes results/chaos-network/ and exits 1 when something it must show is missed.
 """
 
 import argparse

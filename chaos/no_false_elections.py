@@ -3,9 +3,6 @@
 configuration, whose hash is in the row), under all the load that closed-loop clients can bring and two busy processes for
 each processor, nodes at the priority that the shipped unit gives them. For ten minutes there must be no election, and no
 leader may resign.
-
-Run by `./dev chaos no-false-elections`; writes results/chaos-no-false-elections/ and exits 1 when something it must show is
-missed.
 """
 
 import argparse

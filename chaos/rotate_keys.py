@@ -5,8 +5,6 @@ by the commands that an operator has. There must be no error, no election, and n
 
 `--plant cut-off` skips a step on purpose: the leader seals with a key that no other member has, and drops theirs, by `--force`. The run then
 succeeds if its checks find that.
-
-Run by `./dev chaos rotate-keys`; writes results/chaos-rotate-keys/ and exits 1 when something it must show is missed.
 """
 
 import argparse

@@ -4,8 +4,6 @@ address meets one worker, the workers' shares are even (chi-square, 99 %), and `
 is started 1,000 times, its workers coming in random order, while sources are sending already; no source meets a second worker.
 
 `--plant plain` does it to workers with SO_REUSEPORT sockets of their own, without steering. The run then succeeds if its checks find that.
-
-Run by `./dev chaos steer-starts`; writes results/chaos-steer-starts/ and exits 1 when something it must show is missed.
 """
 
 import argparse

@@ -3,8 +3,6 @@
 requests/s through the proxy to two echo servers, first undisturbed, then with 20 successions of daemons and reloads in
 between. An upgrade is another build of the kernel programs (`hedgerowd-next`) that takes the place of the one at work,
 and back. A reload adds a service, adds and removes a backend, moves the leader and changes delay and budget.
-
-Run by `./dev chaos upgrade`; writes results/chaos-upgrade/ and exits 1 when something it must show is missed.
 """
 
 import argparse

@@ -7,8 +7,6 @@ The same for a group that is a backend behind a Hedgerow VIP (`--behind vip`): t
 
 `--plant plain` does it to workers with SO_REUSEPORT sockets of their own, without steering; `--plant all-stop` stops all workers of the
 backend at once. The run then succeeds if its checks find that.
-
-Run by `./dev chaos worker-churn`; writes results/chaos-worker-churn/ and exits 1 when something it must show is missed.
 """
 
 import argparse
