@@ -27,6 +27,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "absl/synchronization/mutex.h"
+#include "operate/unit.h"
 #include "operate/log.h"
 
 namespace hedgerow::operate {
@@ -219,6 +220,9 @@ std::string OthersThatAnswer(const std::string& path) {
 absl::StatusOr<std::shared_ptr<grpc::Channel>> OpenAdminChannel(const std::string& path, const AdminPeer& peer) {
   // gRPC would retry for seconds and then say little; a plain connection tells at once what is wrong.
   const int error = KnockOnUnixSocket(path);
+  if (const std::string monitor = MonitorSocketBeside(path); error == EACCES && !monitor.empty()) {
+    if (KnockOnUnixSocket(monitor) == 0) return OpenAdminChannel(monitor, peer);
+  }
   if (error == ENAMETOOLONG) {
     return absl::InvalidArgumentError(absl::StrCat("the socket's path is too long: ", path));
   }

@@ -3,7 +3,14 @@
 // Whose files are followed, and which may hold a secret.
 
 #include "operate/file_rights.h"
+#include "operate/unit.h"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 namespace hedgerow::operate {
@@ -50,6 +57,23 @@ TEST(FileRights, WhatEverybodyCanReadOrChangeHoldsNoSecret) {
       "can be changed by others than its owner (mode 0660), expected mode 0600 or 0640: run `chmod g-w,o-rwx /f`");
   EXPECT_EQ(WhyNotSecret(FileOf(0, 0601), "/f"),
             "is open to everybody (mode 0601), expected mode 0600 or 0640: run `chmod g-w,o-rwx /f`");
+}
+
+TEST(FileRights, AFileThatTheUnitsUserCannotReachIsNamedWithTheCommandThatMendsIt) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can try";
+  const std::string folder = testing::TempDir() + "unit-rights";
+  ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+  const std::string file = folder + "/some.key";
+  close(open(file.c_str(), O_WRONLY | O_CREAT, 0600));
+  const auto why = [&] { return WhyNotReadBy("nobody", {file, folder + "/missing.key"}); };
+  EXPECT_THAT(why(), testing::SizeIs(2)) << "the folder";
+  chmod(folder.c_str(), 0711);
+  EXPECT_THAT(why(), testing::ElementsAre(testing::HasSubstr("chgrp nobody " + file + " && chmod 0640 " + file)));
+  chmod(file.c_str(), 0644);
+  EXPECT_THAT(why(), testing::IsEmpty());
+  chmod(file.c_str(), 0600);
+  EXPECT_THAT(WhyNotReadBy("no-such-user", {file}), testing::IsEmpty());
+  std::filesystem::remove_all(folder);
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_replace.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -39,7 +40,10 @@ bool IsJournal() {
 
 std::string LineOf(absl::string_view level, absl::string_view text) {
   static const bool journal = IsJournal();
-  if (journal) return absl::StrCat(level == "error" ? "<3>" : level == "warning" ? "<4>" : "<6>", text, "\n");
+  if (journal) {
+    const absl::string_view prefix = level == "error" ? "<3>" : level == "warning" ? "<4>" : "<6>";
+    return absl::StrCat(prefix, absl::StrReplaceAll(text, {{"\n", absl::StrCat("\n", prefix)}}), "\n");
+  }
   return absl::StrCat(absl::FormatTime("%Y-%m-%dT%H:%M:%E3SZ", absl::Now(), absl::UTCTimeZone()), " ", level, " ", text,
                       "\n");
 }

@@ -4,6 +4,7 @@
 // of a pipe.
 
 #include "operate/log.h"
+#include "operate/problem_log.h"
 
 #include <fcntl.h>
 #include <stdlib.h>
@@ -27,6 +28,7 @@
 namespace hedgerow {
 namespace {
 
+using ::testing::ElementsAre;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::MatchesRegex;
@@ -143,11 +145,34 @@ TEST_F(LogTest, TheJournalGetsTheLevelAndNoTime) {
               setenv("JOURNAL_STREAM", absl::StrCat(info.st_dev, ":", info.st_ino).c_str(), 1);
               LogInfo("one");
               LogWarning("two");
-              LogError("three");
+              LogError("three\nand its second line");
               return 0;
             })),
             0);
-  EXPECT_EQ(ReadToTheEnd(), "<6>one\n<4>two\n<3>three\n");
+  EXPECT_EQ(ReadToTheEnd(), "<6>one\n<4>two\n<3>three\n<3>and its second line\n");
+}
+
+TEST_F(LogTest, AProblemHasItsBeginAndItsEndAndIsOneWhileItsNumbersGrow) {
+  EXPECT_EQ(End(Start([] {
+              operate::ProblemLog log;
+              const auto at = [&](int second, const std::vector<std::string>& problems) {
+                log.Update(problems, absl::FromUnixSeconds(second));
+              };
+              at(0, {"node 2 (10.0.0.2:4802) is silent for 1.20s: 7 entries wait", "node 3 is silent for 2.00s"});
+              at(1, {"node 2 (10.0.0.2:4802) is silent for 900ms: 12 entries wait", "node 3 is silent for 3.00s"});
+              for (int second = 2; second < 20; ++second) {
+                at(second,
+                   second == 4 ? std::vector<std::string>{"node 3 is silent for 1.10s"} : std::vector<std::string>{});
+              }
+              return 0;
+            })),
+            0);
+  std::vector<std::string> lines = absl::StrSplit(ReadToTheEnd(), '\n');
+  for (std::string& line : lines) line = line.substr(std::min(line.size(), line.find('Z') + 1));
+  EXPECT_THAT(lines, ElementsAre(" error node 2 (10.0.0.2:4802) is silent for 1.20s: 7 entries wait",
+                                 " error node 3 is silent for 2.00s",
+                                 " info over, after 1s: node 2 (10.0.0.2:4802) is silent for 1.20s: 7 entries wait",
+                                 " info over, after 4s and 2 times: node 3 is silent for 2.00s", ""));
 }
 
 TEST_F(LogTest, AFileOpenedLaterNeverBecomesTheLog) {

@@ -22,6 +22,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cluster/node/admin/admin_server.h"
@@ -31,6 +32,7 @@
 #include "cluster/node/host/deadline.h"
 #include "cluster/node/identity/lost_node.h"
 #include "cluster/node/status/metrics.h"
+#include "cluster/node/status/status_message.h"
 #include "cluster/node/node.h"
 #include "cluster/node/identity/rejoin.h"
 #include "cluster/node/host/scheduling.h"
@@ -44,6 +46,7 @@
 #include "operate/file_confinement.h"
 #include "operate/file_limit.h"
 #include "operate/log.h"
+#include "operate/problem_log.h"
 #include "operate/signals.h"
 
 namespace hedgerow::node {
@@ -128,6 +131,7 @@ struct OperatorService {
 // what it is asked from then on.
 struct FrontDoor {
   explicit FrontDoor(const NodeConfig& config) : control(config) {
+    problems = std::thread([this, facts = FactsOf(config)] { LogProblems(facts); });
     service.emplace(config, control);
     control.AlsoReport([this](NodeStatus& status) {
       for (const std::string& problem :
@@ -139,14 +143,33 @@ struct FrontDoor {
 
   ~FrontDoor() { Close(); }
 
+  void LogProblems(const NodeFacts& facts) {
+    static auto& log = *new operate::ProblemLog;  // one door follows the other
+    do {
+      const absl::StatusOr<NodeStatus> status = control.Status();
+      std::vector<std::string> now = {std::string(status.status().message())};
+      if (status.ok()) {
+        const v1::NodeStatus message = ToMessage(*status, facts);
+        now.assign(message.problems().begin(), message.problems().end());
+      }
+      log.Update(now, absl::Now());
+    } while (!closed.WaitForNotificationWithTimeout(absl::Seconds(1)));
+  }
+
   // Before what answers behind it ends.
   void Close() {
+    if (problems.joinable()) {
+      closed.Notify();
+      problems.join();
+    }
     control.AlsoReport({});
     service.reset();
   }
 
   StartingNode control;
   std::optional<OperatorService> service;
+  absl::Notification closed;
+  std::thread problems;  // logs them, each second
 };
 
 absl::StatusOr<std::unique_ptr<FrontDoor>> OpenFrontDoor(const NodeConfig& config) {
@@ -239,7 +262,7 @@ absl::Status Confine(const NodeConfig& config) {
   std::vector<operate::FileAccess> allowed = {{config.data_dir, Kind::kWrite}, {net::kDefaultBpffs, Kind::kWrite}};
   for (const std::string& file : config.read_from) operate::AllowReading(file, allowed);
   operate::AllowMaking(config.admin_socket, allowed);
-  if (!config.monitor_socket.empty()) operate::AllowMaking(config.monitor_socket, allowed);
+  if (const std::string socket = MonitorSocketOf(config); !socket.empty()) operate::AllowMaking(socket, allowed);
   if (const std::string socket = operate::UnixPathOf(config.metrics_listen); !socket.empty())
     operate::AllowMaking(socket, allowed);
   return operate::ConfineFiles(allowed);
@@ -249,7 +272,7 @@ int Run(const std::string& config_file) {
   LeaveDeadlocksToTests();
   const absl::StatusOr<NodeConfig> config = LoadNodeConfig(config_file, operate::Reader::kServes);
   if (!config.ok()) {
-    fprintf(stderr, "%s\n", std::string(config.status().message()).c_str());
+    LogError(config.status().message());
     return kExitUsage;
   }
   net::UniqueFd signals = operate::HearSignals();

@@ -15,6 +15,7 @@
 #include "cluster/node/snapshots/backup_pieces.h"
 #include "cluster/node/status/stall_problem.h"
 #include "cluster/transfer/load_state.h"
+#include "config/scalar.h"
 #include "operate/clock.h"
 #include "operate/key_file.h"
 #include "operate/log.h"
@@ -422,6 +423,15 @@ void Node::Stepped(const raft::Outputs& outputs) {
 void Node::BecameLeader() { led_since_ns_ = operate::Monotonic_ns(); }
 
 void Node::LeaderIs(raft::NodeId leader, raft::Term term) {
+  if (leader.IsSet()) {
+    LogInfo(
+        leader == config_.self ? "this node leads" : absl::StrCat("node ", leader.value(), " leads"), " in term ",
+        term.value(),
+        leaderless_since_ns_ == 0
+            ? ""
+            : absl::StrCat(", after ", config::RoundedDurationNs(static_cast<int64_t>(now_ns_ - leaderless_since_ns_)),
+                           " without a leader"));
+  }
   leaderless_since_ns_ = leader.IsSet() ? 0 : now_ns_;
   if (leader != config_.self) {
     announcer_.Lost();

@@ -12,6 +12,7 @@
 #include "proxy/admin/trace_call.h"
 #include "proxy/api/admin.grpc.pb.h"
 #include "operate/log.h"
+#include "operate/unit.h"
 
 namespace hedgerow {
 namespace {
@@ -119,11 +120,16 @@ absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::stri
                                       OptionsOf("give this instance its own admin.socket", ""));
 }
 
+std::string MonitorSocketOf(const v1::AdminConfig& config) {
+  return operate::MonitorSocketOr(config.monitor_socket(), config.socket(), config.monitor_group());
+}
+
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const v1::AdminConfig& config, EventLoop& loop,
                                                                    Controller& controller) {
-  if (config.monitor_socket().empty()) return nullptr;
+  const std::string path = MonitorSocketOf(config);
+  if (path.empty()) return nullptr;
   return operate::AdminSocket::Listen(
-      config.monitor_socket(), std::make_unique<Monitor>(loop, controller),
+      path, std::make_unique<Monitor>(loop, controller),
       OptionsOf("give this instance its own admin.monitor_socket", config.monitor_group()));
 }
 

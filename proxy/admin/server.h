@@ -21,6 +21,8 @@ namespace hedgerow {
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path, EventLoop& loop,
                                                                  Controller& controller);
 
+// Where it is: what the configuration says, or beside `socket` (operate/unix_socket.h). Empty: there is none.
+std::string MonitorSocketOf(const v1::AdminConfig& config);
 // The calls that change nothing, for the group that the configuration names. Null where it names no socket. The rest as
 // above.
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const v1::AdminConfig& config, EventLoop& loop,

@@ -71,4 +71,12 @@ absl::StatusOr<v1::Config> LoadFile(const std::string& path, KeyFiles key_files)
   return config;
 }
 
+std::vector<std::string> FilesOf(const v1::Config& config) {
+  std::vector<std::string> files = {config.metrics().tls().certificate_file(), config.metrics().tls().key_file(),
+                                    config.metrics().token_file()};
+  for (const v1::Service& service : config.services()) files.push_back(service.cluster().key_file());
+  std::erase(files, "");
+  return files;
+}
+
 }  // namespace hedgerow::config

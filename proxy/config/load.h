@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -27,5 +28,8 @@ absl::StatusOr<v1::Config> LoadText(absl::string_view text, absl::string_view fi
 // complete only where `errors` stays empty.
 v1::Config LoadFile(const std::string& path, Diagnostics& errors, KeyFiles key_files = KeyFiles::kLeave);
 v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_files = KeyFiles::kLeave);
+
+// The files of keys, tokens and certificates that it names.
+std::vector<std::string> FilesOf(const v1::Config& config);
 
 }  // namespace hedgerow::config

@@ -120,18 +120,13 @@ void Confine(const v1::Config& config, const std::string& config_file) {
   if (!missing.ok() || missing->empty()) return LogInfo("files are not confined: this daemon may mount file systems");
   std::vector<operate::FileAccess> allowed = {{net::kDefaultBpffs, operate::FileAccess::Kind::kWrite}};
   operate::AllowReading(config_file, allowed);
-  for (const v1::Service& service : config.services()) {
-    if (!service.cluster().key_file().empty()) operate::AllowReading(service.cluster().key_file(), allowed);
-  }
+  for (const std::string& file : config::FilesOf(config)) operate::AllowReading(file, allowed);
   operate::AllowMaking(absl::StrCat(kRunFolder, "/lock"), allowed);
   operate::AllowMaking(config.admin().socket(), allowed);
-  if (!config.admin().monitor_socket().empty()) operate::AllowMaking(config.admin().monitor_socket(), allowed);
+  if (const std::string socket = MonitorSocketOf(config.admin()); !socket.empty())
+    operate::AllowMaking(socket, allowed);
   if (const std::string socket = operate::UnixPathOf(config.metrics().listen()); !socket.empty())
     operate::AllowMaking(socket, allowed);
-  for (const std::string& file :
-       {config.metrics().tls().certificate_file(), config.metrics().tls().key_file(), config.metrics().token_file()}) {
-    if (!file.empty()) operate::AllowReading(file, allowed);
-  }
   const absl::Status confined = operate::ConfineFiles(allowed);
   if (confined.ok()) return LogInfo("files are confined to the daemon's own folders (Landlock)");
   LogWarning("files are not confined: ", std::string(confined.message()));
@@ -199,8 +194,8 @@ class Daemon {
   }
 
   absl::Status Guard() {
-    auto guardian =
-        Guardian::Start(config_, topology_, *instance_, facts_, *loop_, [this] { loop_->Post([this] { Relink(); }); });
+    auto guardian = Guardian::Start(config_, topology_, *instance_, facts_, problem_log_, *loop_,
+                                    [this] { loop_->Post([this] { Relink(); }); });
     if (!guardian.ok()) return guardian.status();
     guardian_ = *std::move(guardian);
     guardian_->OnSnapshot([this](const Snapshot& read) {
@@ -523,6 +518,7 @@ class Daemon {
   std::unique_ptr<Guardian> guardian_;
   std::unique_ptr<Controller> controller_;
   EventLog event_log_;
+  operate::ProblemLog problem_log_;
   std::unique_ptr<History> history_;  // what the page shows; null: it is not served
   std::optional<operate::Auxiliary<operate::HttpServer>> metrics_;
   std::optional<operate::Auxiliary<operate::AdminSocket>> admin_;

@@ -4,9 +4,11 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "net/netlink/link.h"
 #include "operate/log.h"
+#include "operate/service_manager.h"
 #include "net/tc/clock_qdisc.h"
 
 namespace hedgerow {
@@ -15,19 +17,13 @@ namespace {
 // A lost clock packet costs hedges until it is found: looked for ten times a second, which reads a few words.
 constexpr absl::Duration kTick = SelfTest::kTick;
 
-// Told once, though they are looked for again and again.
-void Keep(std::vector<Problem> found, std::vector<Problem>& known) {
-  for (const Problem& problem : found)
-    if (std::find(known.begin(), known.end(), problem) == known.end()) LogError(problem.ToString());
-  known = std::move(found);
-}
-
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Guardian>> Guardian::Start(const v1::Config& config, Topology& topology,
-                                                          ProxyInstance& instance, DaemonFacts& facts, EventLoop& loop,
+                                                          ProxyInstance& instance, DaemonFacts& facts,
+                                                          operate::ProblemLog& problem_log, EventLoop& loop,
                                                           std::function<void()> relink) {
-  std::unique_ptr<Guardian> guardian(new Guardian(config, instance, facts, loop, std::move(relink)));
+  std::unique_ptr<Guardian> guardian(new Guardian(config, instance, facts, problem_log, loop, std::move(relink)));
   // As if we had been there, where an earlier daemon was.
   for (const Snapshot& past : instance.PastAnswers()) guardian->tuner_.Recall(past);
   Guardian* self = guardian.get();
@@ -87,11 +83,11 @@ void Guardian::Repair() {
         {ProblemCode::kOwnLink,
          absl::StrCat("the clock's queueing discipline cannot be restored: ", std::string(status.message()))});
   }
-  Keep(std::move(restored.problems), repair_problems_);
+  repair_problems_ = std::move(restored.problems);
 }
 
 void Guardian::KeepUplinkRoutes() {
-  Keep(instance_.KeepUplinkRoutes(), uplink_route_problems_);
+  uplink_route_problems_ = instance_.KeepUplinkRoutes();
   instance_.NoteRoutes(facts_);
 }
 
@@ -118,10 +114,7 @@ void Guardian::EverySecond() {
   if (resting_) return;
   instance_.Beat();
   RestorePins();
-  // Tried again every second, but told once.
-  const std::string forgetting(instance_.ForgetRetired().message());
-  if (!forgetting.empty() && forgetting != reload_problem_) LogError(forgetting);
-  reload_problem_ = forgetting;
+  reload_problem_ = std::string(instance_.ForgetRetired().message());
   follower_->EverySecond();
   if (resting_) return;
   if (!repair_problems_.empty()) Repair();
@@ -134,34 +127,37 @@ void Guardian::EverySecond() {
   if (snapshot.ok()) ForgetLeaders(*snapshot);
   NoteProgramsBefore();
   UpdateProblems();
+  // A loop that turns; a hung one is started again by its unit (WatchdogSec=).
+  operate::NotifyServiceManager(absl::StrCat(
+      "WATCHDOG=1\nSTATUS=", facts_.problems.size(), " problems",
+      facts_.problems.empty() ? "" : ", first: ", facts_.problems.empty() ? "" : facts_.problems.front().text));
   if (snapshot.ok() && on_snapshot_ != nullptr) on_snapshot_(*snapshot);
 }
 
 // Without its pins the kernel part would end with this daemon, and no restart or upgrade could take it over.
 void Guardian::RestorePins() {
   const absl::StatusOr<int> restored = instance_.RestorePins();
-  std::vector<Problem> problems;
+  pin_problems_.clear();
   if (!restored.ok()) {
-    problems.push_back(
+    pin_problems_.push_back(
         {ProblemCode::kDataPlane,
          absl::StrCat("the pins by which the kernel part outlives this daemon are gone and cannot be put back: ",
                       std::string(restored.status().message()))});
   } else if (*restored > 0) {
     LogWarning("put back ", *restored, " pins of the kernel part, which were removed from outside");
   }
-  Keep(std::move(problems), pin_problems_);
 }
 
 void Guardian::ForgetLeaders(const Snapshot& snapshot) {
   const std::vector<std::string> forgotten = leader_watch_.Look(snapshot);
-  std::vector<Problem> outdated;
+  leader_problems_.clear();
   for (const std::string& service : leader_watch_.outdated()) {
-    outdated.push_back({ProblemCode::kLeaderOutdated,
-                        absl::StrCat("service ", service, ": its cluster announces a leader, and only of terms before ",
-                                     FindByName(snapshot.services, service)->leader.term,
-                                     ", which is known: it was set up anew under its old id")});
+    leader_problems_.push_back(
+        {ProblemCode::kLeaderOutdated,
+         absl::StrCat("service ", service, ": its cluster announces a leader, and only of terms before ",
+                      FindByName(snapshot.services, service)->leader.term,
+                      ", which is known: it was set up anew under its old id")});
   }
-  Keep(std::move(outdated), leader_problems_);
   for (const std::string& service : forgotten) {
     LogWarning(absl::StrCat("service ", service, ": the leader of its former cluster is forgotten"));
     if (const absl::Status status = instance_.data_plane().policy().ForgetLeader(service); !status.ok()) {
@@ -193,6 +189,9 @@ void Guardian::UpdateProblems() {
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});
   facts_.problems = std::move(problems);
+  std::vector<std::string> texts;
+  for (const Problem& problem : facts_.problems) texts.push_back(problem.ToString());
+  problem_log_.Update(texts, absl::Now());
 }
 
 }  // namespace hedgerow

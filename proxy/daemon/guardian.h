@@ -19,6 +19,7 @@
 #include "proxy/daemon/self_test.h"
 #include "proxy/daemon/tuner.h"
 #include "operate/event_loop.h"
+#include "operate/problem_log.h"
 
 namespace hedgerow {
 
@@ -27,7 +28,8 @@ class Guardian {
   // `relink` is called when one of our own interfaces is gone: it is to make the instance whole, with another guardian.
   // All references must outlive the guardian.
   static absl::StatusOr<std::unique_ptr<Guardian>> Start(const v1::Config& config, Topology& topology,
-                                                         ProxyInstance& instance, DaemonFacts& facts, EventLoop& loop,
+                                                         ProxyInstance& instance, DaemonFacts& facts,
+                                                         operate::ProblemLog& problem_log, EventLoop& loop,
                                                          std::function<void()> relink);
 
   // Stops watching: the proxy runs on without repairs and without periodic work.
@@ -40,10 +42,11 @@ class Guardian {
   void Rest();
 
  private:
-  Guardian(const v1::Config& config, ProxyInstance& instance, DaemonFacts& facts, EventLoop& loop,
-           std::function<void()> relink)
+  Guardian(const v1::Config& config, ProxyInstance& instance, DaemonFacts& facts, operate::ProblemLog& problem_log,
+           EventLoop& loop, std::function<void()> relink)
       : instance_(instance),
         facts_(facts),
+        problem_log_(problem_log),
         loop_(loop),
         relink_(std::move(relink)),
         tuner_(config),
@@ -62,6 +65,7 @@ class Guardian {
 
   ProxyInstance& instance_;
   DaemonFacts& facts_;
+  operate::ProblemLog& problem_log_;
   EventLoop& loop_;
   std::function<void()> relink_;
   std::vector<int> timers_;

@@ -22,7 +22,7 @@ const hedgerow::operate::Program& TheProgram() {
   static const auto* program = new hedgerow::operate::Program{
       .name = "hedgerowd",
       .summary = "serve a configuration of the hedging proxy in the foreground",
-      .options = {{"config", "FILE", "the configuration (docs: config.md)", true},
+      .options = {{"config", "FILE", "the configuration, hedgerow.yaml(5)", true},
                   {"ready-fd", "N", "report readiness, or the start's error, to this descriptor"},
                   {"version", "", "print the version"},
                   {"help", "", "print this text"}},
@@ -36,7 +36,7 @@ const hedgerow::operate::Program& TheProgram() {
                      {"2", "usage or configuration error"},
                      {"4", "a capability is missing"}},
       .files = {{"/etc/hedgerow/hedgerow.yaml", "the configuration that the unit serves"}},
-      .see_also = {"hedgerow(8)"}};
+      .see_also = {"hedgerow(8)", "hedgerow.yaml(5)"}};
   return *program;
 }
 
@@ -74,7 +74,7 @@ int main(int argc, char** argv) {
   const auto config = hedgerow::config::LoadFile(config_file, hedgerow::config::KeyFiles::kRead);
   if (!config.ok()) {
     const std::string text(config.status().message());
-    fprintf(stderr, "%s\n", text.c_str());
+    hedgerow::LogError(text);
     readiness.Failed(hedgerow::kExitUsage, text);
     return hedgerow::kExitUsage;
   }

@@ -137,9 +137,6 @@ void NetworkFollower::Report(const ProxyInstance::Followed& followed) {
       if (topology_.IsUplink(ifindex)) uplinks.push_back(link.name);
     LogInfo("the network has changed and is followed; uplinks: ", absl::StrJoin(uplinks, ", "));
   }
-  for (const Problem& problem : followed.problems) {
-    if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end()) LogError(problem.ToString());
-  }
   problems_ = followed.problems;
 }
 

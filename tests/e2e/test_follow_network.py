@@ -5,6 +5,7 @@ same question asked of the backend itself, by the same host and at the same time
 
 import contextlib
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -224,6 +225,7 @@ def test_without_any_uplink_the_daemon_waits_for_one(lab, servers, product):
     wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
     answers(lab)
     assert product.pid == pid
+    wait_until(lambda: re.search(r" info over, after \S+: uplink_down: ", product.log.read_text()), timeout_s=9, what="its end in the log")
 
 
 @contextlib.contextmanager

@@ -16,6 +16,7 @@
 #include "operate/audit.h"
 #include "operate/grpc_status.h"
 #include "operate/log.h"
+#include "operate/unit.h"
 
 namespace hedgerow::node {
 namespace {
@@ -178,10 +179,15 @@ absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::stri
                                       OptionsOf("give this node its own admin_socket", ""));
 }
 
+std::string MonitorSocketOf(const NodeConfig& config) {
+  return operate::MonitorSocketOr(config.monitor_socket, config.admin_socket, config.monitor_group);
+}
+
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const NodeConfig& config, NodeControl& control,
                                                                    NodeFacts facts) {
-  if (config.monitor_socket.empty()) return nullptr;
-  return operate::AdminSocket::Listen(config.monitor_socket, std::make_unique<Monitor>(control, std::move(facts)),
+  const std::string path = MonitorSocketOf(config);
+  if (path.empty()) return nullptr;
+  return operate::AdminSocket::Listen(path, std::make_unique<Monitor>(control, std::move(facts)),
                                       OptionsOf("give this node its own monitor_socket", config.monitor_group));
 }
 

@@ -22,6 +22,8 @@ namespace hedgerow::node {
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeAdmin(const std::string& socket_path, NodeControl& control,
                                                                  NodeFacts facts);
 
+// Where it is: what the configuration says, or beside `admin_socket` (operate/unix_socket.h). Empty: there is none.
+std::string MonitorSocketOf(const NodeConfig& config);
 // The calls that change nothing, for the group that the configuration names. Null where it names no socket. The rest as
 // above.
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const NodeConfig& config, NodeControl& control,

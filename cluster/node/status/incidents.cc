@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "config/scalar.h"
+#include "operate/log.h"
 
 namespace hedgerow::node {
 namespace {
@@ -38,6 +39,11 @@ std::string WhyText(const raft::Stand& stand) {
   return "";
 }
 
+std::string Logged(std::string what) {
+  LogInfo(what);
+  return what;
+}
+
 }  // namespace
 
 void Incidents::Keep(std::deque<Incident>& incidents, uint64_t now_ns, std::string what) {
@@ -49,15 +55,15 @@ void Incidents::Keep(std::deque<Incident>& incidents, uint64_t now_ns, std::stri
 void Incidents::Stands(const raft::Stand& stand, uint64_t now_ns) {
   ++elections_[static_cast<size_t>(stand.reason)];
   if (stand.reason == StandReason::kNoLeader) return;
-  Keep(stands_, now_ns, absl::StrCat("wanted to lead in term ", stand.term.value(), ": ", WhyText(stand)));
+  Keep(stands_, now_ns, Logged(absl::StrCat("wanted to lead in term ", stand.term.value(), ": ", WhyText(stand))));
 }
 
 void Incidents::StepsDown(const raft::StepDown& step_down, uint64_t now_ns) {
   const bool disk = step_down.cause == raft::StallCause::kOwnDisk;
   Keep(stands_, now_ns,
-       absl::StrCat("led, and asked node ", step_down.to.value(),
-                    " to lead: ", disk ? "its disk had not finished a write for " : "nothing was committed for ",
-                    Duration(step_down.stalled_ns)));
+       Logged(absl::StrCat("led, and asked node ", step_down.to.value(),
+                           " to lead: ", disk ? "its disk had not finished a write for " : "nothing was committed for ",
+                           Duration(step_down.stalled_ns))));
 }
 
 uint64_t Incidents::TurnBegins(uint64_t now_ns) {

@@ -20,7 +20,8 @@ namespace {
 std::string LeaderText(const v1::NodeStatus& status) {
   if (status.leader() == 0) return "no leader is known";
   if (status.leader() == status.node()) return "this node leads";
-  return absl::StrCat("node ", status.leader(), " leads");
+  // Followers have nothing to say to each other.
+  return absl::StrCat("node ", status.leader(), " leads, and knows which members are silent");
 }
 
 // The role is told by the leader's line, unless an election is under way.
