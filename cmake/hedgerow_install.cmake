@@ -26,6 +26,23 @@ hedgerow_manual(hedgerow-steer 8 help)
 hedgerow_manual(hedgerowd 8)
 hedgerow_manual(hkv 1)
 
+# hedgerow_config_manual(PAGE DOCUMENT PACKAGE): the page PAGE(5), of the table of keys in docs/DOCUMENT. The schema's tests hold that
+# table to the schema.
+function(hedgerow_config_manual page document package)
+  set(script "${CMAKE_SOURCE_DIR}/cmake/config_manual.py")
+  add_custom_command(
+    OUTPUT "${CMAKE_BINARY_DIR}/manual/${page}.5"
+    COMMAND /usr/bin/python3 "${script}" "${CMAKE_SOURCE_DIR}/docs/${document}" ${page} ${package} ${PROJECT_VERSION}
+            > "${CMAKE_BINARY_DIR}/manual/${page}.5"
+    DEPENDS "${script}" "${CMAKE_SOURCE_DIR}/docs/${document}"
+    COMMENT "manual of ${page}"
+    VERBATIM)
+  add_custom_target(${page}_manual DEPENDS "${CMAKE_BINARY_DIR}/manual/${page}.5")
+  add_dependencies(programs ${page}_manual)
+endfunction()
+hedgerow_config_manual(hedgerow.yaml config.md hedgerow)
+hedgerow_config_manual(node.yaml cluster.md hedgerow-node)
+
 # hedgerow_install(COMPONENT PROGRAM SECTION)
 function(hedgerow_install component program section)
   set(folder "${CMAKE_BINARY_DIR}/manual")
@@ -52,9 +69,20 @@ endfunction()
 hedgerow_install_units(hedgerow hedgerowd.service hedgerow-steer@.service hedgerow-steer-adopt@.service)
 hedgerow_install_units(hedgerow-node hedgerow-node.service)
 
-# To be copied to /etc/hedgerow/steer/NAME.conf.
-install(FILES deploy/systemd/steer.conf.example DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/hedgerow/examples" RENAME steer.conf
-        COMPONENT hedgerow)
+# To be copied to /etc: configurations with comments, and their pages of the manual.
+function(hedgerow_install_example component example)
+  install(FILES "deploy/systemd/${example}.example" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${component}/examples"
+          RENAME ${example} COMPONENT ${component})
+endfunction()
+hedgerow_install_example(hedgerow hedgerow.yaml)
+hedgerow_install_example(hedgerow steer.conf)
+hedgerow_install_example(hedgerow-node node.yaml)
+install(FILES "${CMAKE_BINARY_DIR}/manual/hedgerow.yaml.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" COMPONENT hedgerow)
+install(FILES "${CMAKE_BINARY_DIR}/manual/node.yaml.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" COMPONENT hedgerow-node)
+
+# What else manages links keeps its hands off the proxy's own.
+install(FILES deploy/systemd/network/10-hedgerow.network DESTINATION lib/systemd/network COMPONENT hedgerow)
+install(FILES deploy/systemd/network/hedgerow.conf DESTINATION lib/NetworkManager/conf.d COMPONENT hedgerow)
 
 install(FILES "${CMAKE_SOURCE_DIR}/cluster/client/hkv.py" DESTINATION lib/python3/dist-packages COMPONENT hkv)
 

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace hedgerow::config {
@@ -128,7 +129,8 @@ std::optional<Tree> ParseTree(absl::string_view text, Diagnostics& errors) {
     // Some of its messages quote what it read, its own mark for the end of the file (a control character)
     // included.
     errors.Add(e.mark.is_null() ? Mark{} : ToMark(e.mark), "",
-               absl::StrCat("not valid YAML: ", absl::Utf8SafeCEscape(e.msg)));
+               absl::StrCat("not valid YAML: ", absl::Utf8SafeCEscape(e.msg),
+                            absl::StrContains(text, '\t') ? " (there is a tab in this file: indent with spaces)" : ""));
     return std::nullopt;
   }
   if (builder.failed()) return std::nullopt;

@@ -54,8 +54,8 @@ absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& argv,
       arguments.command.assign(argv.begin() + static_cast<std::ptrdiff_t>(i) + 1, argv.end());
       break;
     }
-    if (argument == "-h") {
-      arguments.options["help"] = "";
+    if (argument == "-h" || argument == "-V") {
+      arguments.options[argument == "-h" ? "help" : "version"] = "";
       continue;
     }
     if (argument == "-" || !absl::StartsWith(argument, "-")) {  // "-" names standard input

@@ -7,6 +7,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "config/json.h"
 #include "config/suggest.h"
 #include "operate/manual.h"
@@ -93,7 +94,12 @@ int RunNamed(Call& call) {
   if (command == nullptr) {
     std::vector<std::string> names;
     for (const Command& known : call.program.commands) names.push_back(known.name);
-    const std::string guess = config::Suggest(name, names);
+    // Words of service managers and of other programs.
+    static const auto& others = *new std::map<std::string, std::string>{
+        {"stop", "down"}, {"start", "up"}, {"restart", "reload"}, {"list", "status"}, {"info", "status"}};
+    const auto other = others.find(name);
+    const bool meant = other != others.end() && Contains(names, other->second);
+    const std::string guess = meant ? other->second : config::Suggest(name, names);
     return call.UsageError(
         absl::StrCat("no command ", name, guess.empty() ? "" : absl::StrCat(", did you mean ", guess, "?")));
   }
@@ -103,6 +109,14 @@ int RunNamed(Call& call) {
   }
   if (const std::string* foreign = ForeignOption(*command, call.arguments); foreign != nullptr) {
     return call.UsageError(absl::StrCat(command->name, " takes no --", *foreign));
+  }
+  if (command->words.empty() && call.arguments.words.size() > 1) {
+    std::vector<std::string> options;
+    for (const Option& option : command->options)
+      if (!option.value.empty()) options.push_back(absl::StrCat("--", option.name, " ", option.value));
+    return call.UsageError(
+        absl::StrCat(command->name, " takes no words",
+                     options.empty() ? "" : absl::StrCat("; it takes ", absl::StrJoin(options, ", "))));
   }
   if (call.arguments.has_command && command->behind.empty())
     return call.UsageError(absl::StrCat(command->name, " takes nothing behind --"));
@@ -156,8 +170,9 @@ int Call::FailOnALine(const absl::Status& status) const {
 
 int Call::UsageError(const std::string& text) const {
   const Command* command = arguments.words.empty() ? nullptr : Find(program, arguments.words[0]);
-  const std::string usage =
-      command == nullptr ? absl::StrCat("`", program.name, " help` lists the commands") : UsageLine(program, *command);
+  const std::string usage = command == nullptr ? absl::StrCat("`", program.name, " help` lists the commands")
+                                               : absl::StrCat(UsageLine(program, *command), "\n`", program.name,
+                                                              " help ", command->name, "` has its options");
   return Fail(kExitUsage, absl::StrCat(program.name, ": ", text, "\n", usage));
 }
 

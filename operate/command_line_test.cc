@@ -90,17 +90,22 @@ TEST(CommandLine, AFailureHasItsCodeAndGoesToStandardErrorOrAsJsonToStandardOutp
 }
 
 TEST(CommandLine, MisuseIsCode2WithAHint) {
-  const std::string greet = "\nusage: greeter greet NAME [OPTIONS]\n";
+  const std::string greet = "\nusage: greeter greet NAME [OPTIONS]\n`greeter help greet` has its options\n";
   const std::string list = "\n`greeter help` lists the commands\n";
-  for (const auto& [argv, message] : std::vector<std::pair<std::vector<std::string>, std::string>>{
-           {{}, "greeter: which command?" + list},
-           {{"gret"}, "greeter: no command gret, did you mean greet?" + list},
-           {{"xyz"}, "greeter: no command xyz" + list},
-           {{"greet"}, "greeter: greet wants a name" + greet},
-           {{"version", "--with", "x"}, "greeter: version takes no --with\nusage: greeter version [OPTIONS]\n"},
-           {{"greet", "a", "--version"}, "greeter: greet takes no --version" + greet},
-           {{"greet", "--wth", "x"}, "greeter: unknown option --wth, did you mean --with?" + list},
-           {{"help", "xyz"}, "greeter: no command xyz\nusage: greeter help [COMMAND] [OPTIONS]\n"}}) {
+  for (
+      const auto& [argv, message] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+          {{}, "greeter: which command?" + list},
+          {{"gret"}, "greeter: no command gret, did you mean greet?" + list},
+          {{"xyz"}, "greeter: no command xyz" + list},
+          {{"greet"}, "greeter: greet wants a name" + greet},
+          {{"version", "--with", "x"},
+           "greeter: version takes no --with\nusage: greeter version [OPTIONS]\n`greeter help version` has its options\n"},
+          {{"version", "now"},
+           "greeter: version takes no words\nusage: greeter version [OPTIONS]\n`greeter help version` has its options\n"},
+          {{"greet", "a", "--version"}, "greeter: greet takes no --version" + greet},
+          {{"greet", "--wth", "x"}, "greeter: unknown option --wth, did you mean --with?" + list},
+          {{"help", "xyz"},
+           "greeter: no command xyz\nusage: greeter help [COMMAND] [OPTIONS]\n`greeter help help` has its options\n"}}) {
     const Outcome done = Greet(argv);
     EXPECT_EQ(done.exit_code, kExitUsage) << message;
     EXPECT_THAT(done.out, IsEmpty()) << message;

@@ -42,6 +42,8 @@ absl::StatusOr<InstanceLock> InstanceLock::Acquire(const std::string& folder, co
   // Each turn lost means that another owner came and went in between.
   for (int turn = 0; turn < 100; ++turn) {
     net::UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
+    // Another user's, who may hold it; whether that one does, and its pid, can be read.
+    if (!fd.valid() && errno == EACCES) fd.Reset(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
     if (!fd.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path));
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat("locking ", path));

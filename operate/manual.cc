@@ -85,7 +85,7 @@ std::vector<Option> AllOptions(const Program& program, const Command& command) {
 
 // A text of man(7): no letter of it is taken for a macro or an escape.
 std::string Roff(const std::string& text) {
-  std::string out = absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}});
+  std::string out = absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}, {"`", ""}});
   if (absl::StartsWith(out, ".") || absl::StartsWith(out, "'")) out = "\\&" + out;
   return out;
 }
@@ -138,6 +138,23 @@ std::vector<Option> WithCommonFlags(std::vector<Option> options) {
     if (!listed) options.push_back({flag, "", ""});
   }
   return options;
+}
+
+// What a command's words may be, for bash: literal ones, names that the daemon knows, commands of another program.
+std::string WordsOf(const Program& program, const Command& command) {
+  std::vector<std::string> literals;
+  std::string dynamic;
+  for (const absl::string_view word : absl::StrSplit(command.words, absl::ByAnyChar(" |[]."), absl::SkipEmpty())) {
+    if (absl::ascii_islower(static_cast<unsigned char>(word[0]))) literals.emplace_back(word);
+    if (word == "SERVICE" || word == "BACKEND")
+      dynamic = absl::StrCat(program.name, " status --json 2>/dev/null | sed -n 's/^ *\"name\": \"\\(.*\\)\".*/\\1/p'");
+    if (word == "COMMAND")
+      dynamic =
+          absl::StrCat(program.name, " ", command.name, " help 2>/dev/null | sed -n 's/^  \\([a-z-]*\\)  .*/\\1/p'");
+  }
+  if (literals.empty() && dynamic.empty()) return "";
+  return absl::StrCat("; [[ $word == -* ]] || options=\"", absl::StrJoin(literals, " "),
+                      dynamic.empty() ? "" : absl::StrCat(" $(", dynamic, ")"), "\"");
 }
 
 }  // namespace
@@ -208,14 +225,16 @@ std::string BashCompletion(const Program& program) {
   for (const Command& command : program.commands) {
     note_files(command.options);
     absl::StrAppend(&commands, commands.empty() ? "" : " ", command.name);
-    absl::StrAppend(&cases, "    ", command.name, ") options='", Dashed(AllOptions(program, command)), " --help' ;;\n");
+    absl::StrAppend(&cases, "    ", command.name, ") options='", Dashed(AllOptions(program, command)), " --help'",
+                    WordsOf(program, command), " ;;\n");
   }
   std::string text =
       absl::StrCat("# bash completion of ", program.name, ", made from its description of commands\n", function,
                    "() {\n  local word=${COMP_WORDS[COMP_CWORD]} before=${COMP_WORDS[COMP_CWORD-1]} command='' i\n");
   if (!file_options.empty()) {
-    absl::StrAppend(&text, "  case $before in\n    ", absl::StrJoin(file_options, "|"),
-                    ") mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return ;;\n  esac\n");
+    absl::StrAppend(
+        &text, "  case $before in\n    ", absl::StrJoin(file_options, "|"),
+        ") compopt -o filenames 2>/dev/null; mapfile -t COMPREPLY < <(compgen -f -- \"$word\"); return ;;\n  esac\n");
   }
   absl::StrAppend(
       &text,

@@ -85,10 +85,13 @@ TEST(Manual, APageHasItsSectionsAndNoTextThatRoffTakesForAMacro) {
 }
 
 TEST(Manual, ACompletionKnowsCommandsOptionsAndFiles) {
-  EXPECT_THAT(BashCompletion(Shop()),
-              AllOf(HasSubstr("_hr_shop()"), HasSubstr("options='sell close'"), HasSubstr("--list) mapfile"),
-                    HasSubstr("sell) options='--price --list --gift --json --help'"),
-                    HasSubstr("complete -o default -F _hr_shop hr-shop")));
+  Program program = Shop();
+  program.commands[1].words = "[today | SERVICE on|off]";
+  EXPECT_THAT(BashCompletion(program), HasSubstr("|| options=\"today on off $(hr-shop status --json"));
+  EXPECT_THAT(BashCompletion(Shop()), AllOf(HasSubstr("_hr_shop()"), HasSubstr("options='sell close'"),
+                                            HasSubstr("--list) compopt -o filenames 2>/dev/null; mapfile"),
+                                            HasSubstr("sell) options='--price --list --gift --json --help'"),
+                                            HasSubstr("complete -o default -F _hr_shop hr-shop")));
 }
 
 }  // namespace

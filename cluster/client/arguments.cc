@@ -123,10 +123,12 @@ const operate::Program& TheProgram() {
                    {"cas", "KEY OLD NEW", "write NEW if the value is OLD"},
                    {"delete", "KEY", "delete the key"},
                    {"incr", "KEY [NUMBER]", "add NUMBER (1) and print the sum; a key that does not exist counts as 0"}},
-      .options = {{"server", "ADDRESS:PORT", "a node, or the VIP of a proxy"},
-                  {"client", "NAME", "prove each request to be this client's, with --key-file"},
-                  {"key-file", "FILE", "the client's key"},
-                  {"timeout", "DURATION", "how long to wait for an answer, 1ms to 1m (default 2s)"}},
+      .options =
+          {{"server", "ADDRESS[:PORT][,...]",
+            "a node, or the VIP of a proxy; of several nodes one that refuses is left for the next. Without PORT 4801"},
+           {"client", "NAME", "prove each request to be this client's, with --key-file"},
+           {"key-file", "FILE", "the client's key"},
+           {"timeout", "DURATION", "how long to wait for an answer, 1ms to 1m (default 2s)"}},
       .notes =
           {"Several writes with the word \"and\" between them are done all or none: hkv incr sold and put last alice",
            "With --client an answer counts only if the server proves itself with the same key. Without an answer within "
@@ -146,6 +148,10 @@ const operate::Program& TheProgram() {
 
 absl::StatusOr<Arguments> ParseArguments(const std::vector<std::string>& words) {
   Arguments arguments;
+  if (!words.empty() && words[0] == "help") {
+    arguments.text = words[0];
+    return arguments;
+  }
   size_t at = 0;
   for (; at < words.size() && absl::StartsWith(words[at], "-"); ++at) {
     std::string option = words[at];

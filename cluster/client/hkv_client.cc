@@ -135,7 +135,8 @@ absl::Status ToStatus(const wire::HkvAnswer& answer) {
     case wire::HkvStatus::kUnknownSession:
       return absl::FailedPreconditionError("the cluster does not know the session, which may have ended");
     case wire::HkvStatus::kOverloaded:
-      return absl::ResourceExhaustedError("the cluster is overloaded; nothing was done");
+      return absl::ResourceExhaustedError(
+          "the cluster is overloaded; nothing was done. `hedgerow-node status` at the leader says by what");
     case wire::HkvStatus::kNoSpace:
       return absl::ResourceExhaustedError("the store is full; nothing was done. Deletes are");
     case wire::HkvStatus::kShort:

@@ -12,7 +12,9 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "cluster/client/arguments.h"
 #include "cluster/client/hkv_client.h"
 #include "cluster/wire/hkv_table.h"
@@ -54,8 +56,18 @@ absl::StatusOr<std::optional<Credentials>> CredentialsOf(const std::string& clie
 }
 
 int Run(const Arguments& arguments, const std::string& server, std::optional<Credentials> credentials) {
-  absl::StatusOr<std::unique_ptr<HkvClient>> client = HkvClient::Connect(server, 1024, std::move(credentials));
-  if (!client.ok()) return Fail(client.status());
+  std::vector<HkvClient::Address> all;
+  for (const absl::string_view part : absl::StrSplit(server, ',', absl::SkipEmpty())) {
+    std::string each(part);
+    // A name, an IPv4 address, or an IPv6 address in brackets, alone.
+    if (!absl::StrContains(each, ':') || each.back() == ']') absl::StrAppend(&each, ":4801");
+    const absl::StatusOr<std::vector<HkvClient::Address>> addresses = HkvClient::AddressesOf(each);
+    if (!addresses.ok()) return Fail(addresses.status());
+    all.insert(all.end(), addresses->begin(), addresses->end());
+  }
+  absl::StatusOr<std::unique_ptr<HkvClient>> client = HkvClient::ConnectTo(all, 1024, std::move(credentials));
+  if (!client.ok())
+    return Fail({client.status().code(), absl::StrCat("cannot connect to ", server, ": ", client.status().message())});
   (*client)->WriteWithoutSession();
   if (arguments.get.has_value()) {
     const absl::StatusOr<std::string> value = (*client)->Get(*arguments.get, arguments.timeout);
@@ -93,7 +105,7 @@ int main(int argc, char** argv) {
   };
   const std::string server = given(arguments->server, "HKV_SERVER");
   if (server.empty()) {
-    std::fprintf(stderr, "hkv: which server? --server ADDRESS:PORT, or HKV_SERVER in the environment\n");
+    std::fprintf(stderr, "hkv: which server? --server ADDRESS[:PORT][,...], or HKV_SERVER in the environment\n");
     return kBadUsage;
   }
   absl::StatusOr<std::optional<Credentials>> credentials =

@@ -47,7 +47,7 @@ absl::Status WhyLost(const NodeConfig& config, const IdentityKeeper& identity, a
   return storage::AsLost(absl::DataLossError(absl::StrCat(
       what, " must not come back as itself (", identity.path(), " says so). ",
       left ? "So " : "Do not empty its folder; ", storage::kLetItComeBack,
-      ", and once they are not, `hedgerow cluster recover` makes a cluster of the member that has the most")));
+      ", and once they are not, `hedgerow-node recover` makes a cluster of the member that has the most")));
 }
 
 absl::Status OutOfReach(const absl::Status& why) {

@@ -53,7 +53,7 @@ absl::Status MemoryLostError(const std::string& path) {
       "acknowledged "
       "may be gone. This node must not go on under its identity. Do not empty the folder; ",
       kLetItComeBack,
-      ", and once they are not, `hedgerow cluster recover` makes a cluster of the member that has the most")));
+      ", and once they are not, `hedgerow-node recover` makes a cluster of the member that has the most")));
 }
 
 absl::Status NoBootIdError() {

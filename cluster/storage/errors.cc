@@ -38,9 +38,9 @@ absl::Status DamagedError(const std::string& path, const std::string& what) {
       "Look for "
       "the cause (dmesg, smartctl), and put the folder back only from a copy made after the node last ran. If "
       "a "
-      "majority is lost like this, `hedgerow cluster recover` makes a cluster of the member that has the most, "
+      "majority is lost like this, `hedgerow-node recover` makes a cluster of the member that has the most, "
       "or "
-      "`hedgerow cluster restore` with a backup (docs/cluster.md, \"After a bad day\")"));
+      "`hedgerow-node restore` with a backup (docs/cluster.md, \"After a bad day\")"));
 }
 
 absl::Status FullDiskError(const std::string& path, const std::string& what) {

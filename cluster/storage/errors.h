@@ -20,7 +20,7 @@ bool IsLost(const absl::Status& status);
 
 // What to do with such a node, for those errors: the end of a sentence, without its point.
 inline constexpr char kLetItComeBack[] =
-    "let it come back under an id that was never used (`hedgerow cluster members rejoin` at the leader): the others go on "
+    "let it come back under an id that was never used (`hedgerow-node members rejoin` at the leader): the others go on "
     "while they are a majority";
 
 absl::Status DamagedError(const std::string& path, const std::string& what);

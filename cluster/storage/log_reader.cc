@@ -19,14 +19,14 @@ namespace hedgerow::storage {
 namespace {
 
 absl::Status OlderFormatError(const std::string& path) {
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the log in ", path, " is of a format before ", kFormatVersion,
-      ", which is the one that this program reads; nothing was changed. Either stop all nodes, start the "
-      "former "
-      "version of the program, take a backup with it (`hedgerow cluster backup`), move all folders away and "
-      "restore it with this version (`hedgerow cluster restore`). Or go on with the former version on this "
-      "node "
-      "(docs/cluster.md, \"Versions\")"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the log in ", path, " is of a format before ", kFormatVersion,
+                   ", which is the one that this program reads; nothing was changed. Either stop all nodes, start the "
+                   "former "
+                   "version of the program, take a backup with it (`hedgerow-node backup`), move all folders away and "
+                   "restore it with this version (`hedgerow-node restore`). Or go on with the former version on this "
+                   "node "
+                   "(docs/cluster.md, \"Versions\")"));
 }
 
 // What is wrong with `entry` behind one of `last`; empty if nothing.

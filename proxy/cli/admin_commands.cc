@@ -31,8 +31,13 @@ absl::StatusOr<Reply> Ask(const Call& call, AdminClient::Method<Request, Reply> 
   const absl::StatusOr<std::string> socket = SocketPath(call.arguments);
   if (!socket.ok()) return socket.status();
   const auto client = AdminClient::Connect(*socket);
-  if (!client.ok()) return client.status();
-  return client->Ask(method, request);
+  if (client.ok()) return client->Ask(method, request);
+  const auto standing = InstancesWithoutDaemon();
+  if (!absl::IsUnavailable(client.status()) || !standing.ok() || standing->empty()) return client.status();
+  return absl::UnavailableError(
+      absl::StrCat(client.status().message(), "\nThe kernel part of ", absl::StrJoin(*standing, ", "),
+                   " works on without it: the next daemon takes it over, `hedgerow clean --instance ",
+                   standing->front(), "` takes it down"));
 }
 
 template <typename Request, typename Reply>
@@ -80,10 +85,7 @@ bool WaitForEnd(pid_t pid, absl::Duration patience) {
 
 }  // namespace
 
-int RunStatus(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("status takes no words");
-  return AskAndPrint(call, &Stub::GetStatus, {}, StatusText);
-}
+int RunStatus(const Call& call) { return AskAndPrint(call, &Stub::GetStatus, {}, StatusText); }
 
 int RunLeader(const Call& call) {
   const std::vector<std::string>& words = call.arguments.words;
@@ -133,7 +135,6 @@ int RunUndrain(const Call& call) { return Drain(call, false); }
 // The daemon reads its configuration again and goes over to it while it runs; or, with --dry-run, says what that would
 // change.
 int RunReload(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("reload takes no words");
   v1::ReloadRequest request;
   request.set_dry_run(call.arguments.Has("dry-run") || call.arguments.Has("preview"));
   std::error_code error;
@@ -148,7 +149,6 @@ int RunReload(const Call& call) {
 }
 
 int RunDown(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("down takes no words");
   const auto reply = Ask(call, &Stub::Down);
   if (!reply.ok()) return call.Fail(reply.status());
   v1::DownReport report;

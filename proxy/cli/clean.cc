@@ -12,6 +12,7 @@
 #include "operate/admin_socket.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
+#include "proxy/instance/instance_record.h"
 #include "operate/instance_lock.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
@@ -29,14 +30,32 @@ bool RemoveDeadSocket(const std::string& path) {
 
 }  // namespace
 
+absl::StatusOr<std::vector<std::string>> InstancesWithoutDaemon() {
+  absl::StatusOr<std::vector<std::string>> instances = net::FindInstances(net::kDefaultBpffs);
+  if (!instances.ok()) return instances;
+  std::erase_if(*instances, [](const std::string& instance) {
+    // A live daemon has its lock file; taking the lock to be sure would get in a starting daemon's way. A node's kernel
+    // part has a map by which its next process knows it (cluster/offload/bpf_kernel.cc).
+    return access(absl::StrCat(kRunFolder, "/", instance, ".lock").c_str(), F_OK) == 0 ||
+           access(absl::StrCat(net::PinDir(net::kDefaultBpffs, instance), "/about").c_str(), F_OK) == 0;
+  });
+  return instances;
+}
+
 int RunClean(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("clean takes no words");
   const absl::StatusOr<std::string> instance = InstanceName(call.arguments);
   if (!instance.ok()) return call.Fail(instance.status());
   const absl::Status privileged = net::RequireCapabilities(net::kCapabilitiesToClean);
   if (!privileged.ok()) return call.Fail(privileged);
   const absl::StatusOr<InstanceLock> lock = InstanceLock::Acquire(kRunFolder, *instance);
   if (!lock.ok()) return call.Fail(lock.status());
+  // Its links and routes are there, and stay; its pins would go.
+  if (const auto record = InstanceRecord::Open(net::PinDir(net::kDefaultBpffs, *instance));
+      record.ok() && record->data().network_namespace() != NetworkNamespace()) {
+    return call.Fail(kExitFailure, absl::StrCat("instance ", *instance,
+                                                " stands in another network namespace; run this there (`ip netns exec "
+                                                "NAME`, `nsenter --net`)"));
+  }
   const net::CleanReport cleaned = net::Clean(*instance, net::kDefaultBpffs);
   v1::CleanReport report;
   report.set_instance(*instance);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "operate/command_line.h"
@@ -28,6 +29,12 @@ absl::StatusOr<v1::Config> RequireConfig(const Arguments& arguments);
 absl::StatusOr<std::string> SocketPath(const Arguments& arguments);
 // --instance, else the configuration's, else "default".
 absl::StatusOr<std::string> InstanceName(const Arguments& arguments);
+
+// Which files of a configuration in /etc/hedgerow the unit's user cannot read, as root knows it (file_rights.h).
+std::vector<std::string> ClosedToTheUnit(const Arguments& arguments, const v1::Config& config);
+
+// Proxies of which something stands while no daemon runs.
+absl::StatusOr<std::vector<std::string>> InstancesWithoutDaemon();
 
 int RunValidate(const Call& call);
 int RunPlan(const Call& call);

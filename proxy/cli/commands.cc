@@ -4,9 +4,13 @@
 
 #include <sys/utsname.h>
 
+#include <filesystem>
+
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "bpf/abi/base_abi.h"
 #include "operate/commit.h"
+#include "operate/unit.h"
 #include "operate/version.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
@@ -20,7 +24,7 @@ namespace {
 int RunCluster(const Call& call) { return call.UsageError("cluster wants a command of hedgerow-node"); }
 int RunSteer(const Call& call) { return call.UsageError("steer wants a command of hedgerow-steer"); }
 
-operate::Option ConfigOption() { return {"config", "FILE", "the configuration (docs: config.md)", true}; }
+operate::Option ConfigOption() { return {"config", "FILE", "the configuration, hedgerow.yaml(5)", true}; }
 
 // Of the commands that ask the daemon; `more` stand before them.
 std::vector<operate::Option> DaemonOptionsAnd(std::vector<operate::Option> more) {
@@ -209,6 +213,15 @@ absl::StatusOr<std::string> InstanceName(const Arguments& arguments) {
   const absl::StatusOr<v1::Config> config = RequireConfig(arguments);
   if (!config.ok()) return config.status();
   return config->instance();
+}
+
+std::vector<std::string> ClosedToTheUnit(const Arguments& arguments, const v1::Config& config) {
+  std::error_code error;
+  const std::string file = std::filesystem::absolute(arguments.Get("config"), error).lexically_normal().string();
+  if (!absl::StartsWith(file, "/etc/hedgerow/")) return {};
+  std::vector<std::string> files = config::FilesOf(config);
+  files.insert(files.begin(), file);
+  return operate::WhyNotReadBy("hedgerow", files);
 }
 
 int RunVersion(const Call& call) {

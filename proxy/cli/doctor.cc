@@ -24,11 +24,9 @@
 #include "proxy/cli/exposure.h"
 #include "proxy/start/delay_measurement.h"
 #include "proxy/start/firewall_rules.h"
-#include "operate/instance_lock.h"
 #include "proxy/start/topology.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
-#include "net/clean.h"
 #include "net/kernel_probe.h"
 #include "net/netlink/route.h"
 #include "net/networks.h"
@@ -49,7 +47,7 @@ class Doctor {
   void Kernel() {
     for (const net::ProbeResult& probe : net::ProbeKernel()) {
       const bool lacking = probe.found == net::Found::kNo;
-      Add(absl::StrCat("kernel ", probe.name),
+      Add(probe.name == "kernel" ? probe.name : absl::StrCat("kernel ", probe.name),
           lacking && probe.required             ? "problem"
           : lacking                             ? "absent"
           : probe.found == net::Found::kUnknown ? "unknown"
@@ -62,11 +60,8 @@ class Doctor {
   // The delays that a queueing discipline really gave, or why it gave none.
   void Measured(absl::string_view check, const absl::StatusOr<DelayMeasurement>& measured) {
     if (!measured.ok()) {
-      // What the kernel lacks is no fault; what it has and does not do is worth a look.
-      const char* const result = absl::IsNotFound(measured.status())           ? "absent"
-                                 : absl::IsPermissionDenied(measured.status()) ? "unknown"
-                                                                               : "warning";
-      return Add(check, result, std::string(measured.status().message()));
+      return Add(check, absl::IsPermissionDenied(measured.status()) ? "unknown" : "warning",
+                 std::string(measured.status().message()));
     }
     std::vector<std::string> periods;
     for (const DelayMeasurement::Period& period : measured->periods) {
@@ -81,6 +76,7 @@ class Doctor {
     bool any = false, unsure = false;
     for (const net::ClockKind kind : {net::ClockKind::kFq, net::ClockKind::kHtb}) {
       const absl::StatusOr<DelayMeasurement> measured = TryClockKind(kind);
+      if (absl::IsNotFound(measured.status())) continue;  // the kernel lacks it, which Kernel() says
       any |= measured.ok();
       unsure |= absl::IsPermissionDenied(measured.status());
       Measured(absl::StrCat("clock ", std::string(net::ToString(kind))), measured);
@@ -90,23 +86,13 @@ class Doctor {
 
   // Instances that left something behind and whose daemon is gone.
   void Leftovers() {
-    const auto instances = net::FindInstances(net::kDefaultBpffs);
+    const auto instances = InstancesWithoutDaemon();
     if (!instances.ok()) return Add("leftovers", "unknown", std::string(instances.status().message()));
-    bool any = false;
     for (const std::string& instance : *instances) {
-      struct stat info {};
-      // A live daemon has its lock file; taking the lock to be sure would get in a starting daemon's way.
-      if (stat(absl::StrCat(kRunFolder, "/", instance, ".lock").c_str(), &info) == 0) continue;
-      any = true;
-      // A node's kernel part has a map by which its next process knows it (cluster/offload/bpf_kernel.cc).
-      if (access(absl::StrCat(net::PinDir(net::kDefaultBpffs, instance), "/about").c_str(), F_OK) == 0) {
-        Add("leftovers", "ok", absl::StrCat("none of a proxy; ", instance, " is a node's (`hedgerow-node status`)"));
-        continue;
-      }
       Add("leftovers", "warning",
           absl::StrCat("instance ", instance, " left something behind; `hedgerow clean --instance ", instance, "`"));
     }
-    if (!any) Add("leftovers", "ok", "none");
+    if (instances->empty()) Add("leftovers", "ok", "none");
   }
 
   void Configuration(const v1::Config& config) {
@@ -131,6 +117,13 @@ class Doctor {
     Forwarding();
     if (config != nullptr) Firewall(*config);
     Ports();
+  }
+
+  void Add(absl::string_view check, absl::string_view result, absl::string_view detail) {
+    v1::Finding& finding = *report_.add_findings();
+    finding.set_check(std::string(check));
+    finding.set_result(std::string(result));
+    finding.set_detail(std::string(detail));
   }
 
   v1::DoctorReport Take() {
@@ -188,7 +181,9 @@ class Doctor {
       }
     }
     for (const std::string& why : open) Add("keys", "problem", why);
-    if (open.empty()) Add("keys", "ok", "no other user reads a key or changes a configuration");
+    if (!open.empty()) return;
+    if (geteuid() == 0) return Add("keys", "ok", "no other user reads a key or changes a configuration");
+    Add("keys", "unknown", "only root can look at all of them");
   }
 
   // What stands before the reply program, or would: where it is not attached, a program of the hook goes before it or
@@ -236,7 +231,7 @@ class Doctor {
           absl::StrCat(name,
                        " takes packets under addresses that are reached by other links, or by none: a host there can ",
                        "speak as another one (`sysctl -w net.ipv4.conf.", name,
-                       ".rp_filter=1`; 2 where routes differ by ", "direction)"));
+                       ".rp_filter=1`, and that line in a file of /etc/sysctl.d; 2 where routes differ by direction)"));
     }
     if (!any && !names.empty()) Add("rp_filter", "ok", absl::StrCat("on at ", absl::StrJoin(names, ", ")));
   }
@@ -324,20 +319,12 @@ class Doctor {
       Add("ports", "ok", "none of the programs that this user may look at listens on a public address");
   }
 
-  void Add(absl::string_view check, absl::string_view result, absl::string_view detail) {
-    v1::Finding& finding = *report_.add_findings();
-    finding.set_check(std::string(check));
-    finding.set_result(std::string(result));
-    finding.set_detail(std::string(detail));
-  }
-
   v1::DoctorReport report_;
 };
 
 }  // namespace
 
 int RunDoctor(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("doctor takes no words");
   Doctor doctor;
   std::optional<v1::Config> config;
   if (call.arguments.Has("config")) {
@@ -345,6 +332,7 @@ int RunDoctor(const Call& call) {
     if (!read.ok()) return call.Fail(read.status());
     config = *std::move(read);
     doctor.Configuration(*config);
+    for (const std::string& why : ClosedToTheUnit(call.arguments, *config)) doctor.Add("files", "problem", why);
   }
   doctor.Capabilities();
   doctor.Kernel();

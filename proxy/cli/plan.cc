@@ -17,7 +17,6 @@
 namespace hedgerow::cli {
 
 int RunPlan(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("plan takes no words");
   const absl::StatusOr<v1::Config> config = RequireConfig(call.arguments);
   if (!config.ok()) return call.Fail(config.status());
   Topology topology = ResolveHere(*config);
@@ -29,6 +28,8 @@ int RunPlan(const Call& call) {
     topology.problems.push_back({ProblemCode::kKeyFile, absl::StrCat("service ", service.name(), ": the key file ",
                                                                      path, " ", std::string(key.message()))});
   }
+  for (std::string& why : ClosedToTheUnit(call.arguments, *config))
+    topology.problems.push_back({ProblemCode::kKeyFile, std::move(why)});
   v1::Plan plan = MakePlan(*config, call.arguments.Get("config"), topology, get_nprocs_conf());
   if (auto running = FindRunningDaemon(*config, call.arguments.Get("config")); running.has_value())
     *plan.mutable_reload() = std::move(running->reload);

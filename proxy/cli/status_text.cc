@@ -130,10 +130,14 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
                         "sent", "won", "p50", "p99");
   for (const v1::BackendStatus& backend : service.backends()) {
     const bool seen = backend.answer_ns().count() > 0;
+    // Nothing speaks against it, and nothing for it. The live page says it in the same word (tables.js).
+    const bool untested = !seen && backend.sent() == 0 && backend.health() == "healthy";
     absl::StrAppendFormat(&out, "  %-12s %-24s %-8s %-8s %10d %10d %9s %9s\n", backend.name(),
                           config::FormatEndpoint(backend.address(), backend.port()), backend.role(),
-                          backend.drained() ? "drained" : backend.health(), backend.sent(), backend.won(),
-                          seen ? Duration(backend.answer_ns().p50()) : "-",
+                          backend.drained() ? "drained"
+                          : untested        ? "untested"
+                                            : backend.health(),
+                          backend.sent(), backend.won(), seen ? Duration(backend.answer_ns().p50()) : "-",
                           seen ? Duration(backend.answer_ns().p99()) : "-");
   }
 }

@@ -69,7 +69,8 @@ constexpr std::array kOfTheMachine = {
          "for group in /run/hedgerow-steer/*/; do test ! -d \"$group\" || "
          "\"$HEDGEROW_STEER\" show --name \"$(basename \"$group\")\" --json; done"},
     Part{"steer-journal.txt", "journalctl --no-pager --lines=5000 -u 'hedgerow-steer*@*'"},
-    Part{"logs.txt", "tail -n 5000 /var/log/hedgerow/*.log"},
+    Part{"logs.txt",
+         "tail -n 5000 /var/log/hedgerow/*.log 2>/dev/null || echo none, for no `hedgerow up` has run here"},
 };
 
 // What a command prints, both ways, and how it ended where it did not end well.
@@ -176,7 +177,6 @@ absl::Status Pack(const std::string& parent, const std::string& name, const std:
 }  // namespace
 
 int RunSysdump(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("sysdump takes no words");
   const std::string socket =
       SocketPath(call.arguments).value_or(kDefaultSocket);  // a configuration with errors names none
   const std::string name =

@@ -205,7 +205,6 @@ class Printer {
 }  // namespace
 
 int RunTrace(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("trace takes no words");
   const auto options = ParseOptions(call.arguments);
   if (!options.ok()) return call.UsageError(std::string(options.status().message()));
   const absl::StatusOr<std::string> socket = SocketPath(call.arguments);

@@ -75,7 +75,6 @@ std::string HowItEnded(pid_t pid) {
 }  // namespace
 
 int RunUp(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("up takes no words");
   const absl::StatusOr<v1::Config> config = RequireConfig(call.arguments);
   if (!config.ok()) return call.Fail(config.status());
   // Before a log file is opened, so that a user without privilege hears of that and nothing else.

@@ -24,7 +24,6 @@ bool IsOnTftpPort(const v1::Service& service) {
 }  // namespace
 
 int RunValidate(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("validate takes no words");
   const std::string path = call.arguments.Get("config");
   if (path.empty()) return call.UsageError("--config FILE is missing");
   config::Diagnostics errors(path);
@@ -51,9 +50,16 @@ int RunValidate(const Call& call) {
       report.add_notes(absl::StrCat("service ", service.name(),
                                     ": port 69 is TFTP's, whose server answers from a new port, ",
                                     "which is no backend's: transfers fail. Give clients the server's own address"));
+    if (service.backends_size() == 1)
+      report.add_notes(absl::StrCat("service ", service.name(), ": one backend, so no request is sent to another"));
   }
   for (const std::string& note : report.notes()) absl::StrAppend(&text, "  ", note, "\n");
-  return call.Print(report, text);
+  const std::vector<std::string> closed = ClosedToTheUnit(call.arguments, config);
+  for (const std::string& why : closed) {
+    report.add_notes(why);
+    absl::StrAppend(&text, "PROBLEM: ", why, "\n");
+  }
+  return call.Print(report, text, closed.empty() ? kExitOk : kExitFailure);
 }
 
 }  // namespace hedgerow::cli

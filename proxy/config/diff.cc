@@ -17,7 +17,8 @@ using google::protobuf::Message;
 using google::protobuf::Reflection;
 
 constexpr char kHidden[] = "(hidden)";
-constexpr char kFixed[] = "fixed while the proxy runs";
+constexpr char kFixed[] =
+    "fixed while the proxy runs; `systemctl restart hedgerowd` applies it, and requests in flight lose their answers";
 constexpr char kAnotherService[] =
     "requests in flight would be answered as another service; give the new one another name and backends, or restart";
 constexpr char kDaemonsOwn[] =
@@ -170,7 +171,7 @@ class Comparer {
     if (reload_ == RELOAD_AS_BLOCK) return kFixed;
     if (reload_ == RELOAD_DAEMON) return kDaemonsOwn;
     if (reload_ == RELOAD_IDENTITY) return kAnotherService;
-    return AwaitsElsewhere(change) ? "the ports on which announcements are awaited are fixed while the proxy runs" : "";
+    return AwaitsElsewhere(change) ? absl::StrCat("the ports on which announcements are awaited are ", kFixed) : "";
   }
 
   // A service whose leader is announced on a port on which none was.
@@ -224,10 +225,16 @@ void CopyDaemonsOwn(const v1::Config& from, v1::Config& to) {
 }
 
 std::vector<std::string> Obstacles(const std::vector<Change>& changes) {
-  std::vector<std::string> lines;
+  std::vector<std::pair<std::string, std::vector<std::string>>> paths;  // by obstacle
   for (const Change& change : changes) {
-    if (!change.obstacle.empty()) lines.push_back(absl::StrCat(change.path, ": ", change.obstacle));
+    if (change.obstacle.empty()) continue;
+    const auto known =
+        std::find_if(paths.begin(), paths.end(), [&](auto& each) { return each.first == change.obstacle; });
+    (known == paths.end() ? paths.emplace_back(change.obstacle, std::vector<std::string>()) : *known)
+        .second.push_back(change.path);
   }
+  std::vector<std::string> lines;
+  for (const auto& [obstacle, of] : paths) lines.push_back(absl::StrCat(absl::StrJoin(of, ", "), ": ", obstacle));
   return lines;
 }
 

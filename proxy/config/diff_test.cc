@@ -148,7 +148,9 @@ TEST(Diff, AKeyThatChangedIsSaidToHaveChangedAndNotShown) {
 TEST(Diff, WhatCannotBeAppliedIsNamedWithTheReason) {
   const auto top = Diff(
       Load(kText), Load(absl::StrCat("interface: hr7\nlimits: {requests: 4096}\nunattended_timeout: 5s\n", kText)));
-  EXPECT_THAT(Obstacles(top), ElementsAre(HasSubstr("interface: fixed"), HasSubstr("limits.requests: fixed")));
+  EXPECT_THAT(Obstacles(top),
+              ElementsAre(HasSubstr(
+                  "interface, limits.requests: fixed while the proxy runs; `systemctl restart hedgerowd` applies it")));
   EXPECT_EQ(top.size(), 3u) << "unattended_timeout can";
   EXPECT_THAT(Obstacles(After({{"vip: 10.99.0.53", "vip: 10.99.0.54"}})),
               ElementsAre(HasSubstr("services[dns].vip: ")));

@@ -96,7 +96,6 @@ int Drain(const Call& call, bool drain) {
 }  // namespace
 
 int RunShow(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("show takes no words");
   v1::ShowRequest request;
   request.set_buckets(call.arguments.Has("buckets"));
   if (call.arguments.Has("watch")) return Watch(call, request);
@@ -141,13 +140,9 @@ int RunRestart(const Call& call) {
   });
 }
 
-int RunReattach(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("reattach takes no words");
-  return AskAndPrint(call, &Stub::Reattach, {}, GroupText);
-}
+int RunReattach(const Call& call) { return AskAndPrint(call, &Stub::Reattach, {}, GroupText); }
 
 int RunStop(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("stop takes no words");
   const auto reply = Ask(call, &Stub::Stop);
   if (!reply.ok()) return call.Fail(reply.status());
   // Workers have --stop-timeout, which the supervisor knows.

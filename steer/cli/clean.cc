@@ -27,7 +27,6 @@ void ReleaseAdopted(const Leftovers& found) {
 }  // namespace
 
 int RunClean(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("clean takes no words");
   const auto places = FindGroup(call.arguments);
   if (!places.ok()) return call.Fail(places.status());
   if (const absl::Status allowed = net::RequireCapabilities(kNeeded); !allowed.ok()) return call.Fail(allowed);

@@ -46,6 +46,31 @@ def test_a_manual_page_is_what_man_understands_and_a_completion_what_bash_does(p
     assert done.stdout.strip() == "--help"
 
 
+@pytest.mark.parametrize("words,completed", [("leader s", "show set"), ("bypass dns o", "on off"), ("leader set d", "dns"), ("steer res", "resize restart")])
+def test_the_completion_knows_words_and_what_runs(words, completed, tmp_path):
+    script = subprocess.run([BIN / "hedgerow", "help", "--completion"], capture_output=True, text=True, check=True, timeout=10).stdout
+    (tmp_path / "hedgerow").write_text(f"#!/bin/sh\n[ $1 = status ] || exec {BIN / 'hedgerow'} \"$@\"\necho '      \"name\": \"dns\",'\n", encoding="utf-8")
+    (tmp_path / "hedgerow").chmod(0o755)
+    typed = f'PATH={tmp_path}:$PATH\n{script}\nCOMP_WORDS=(hedgerow {words}) COMP_CWORD={len(words.split())}; _hedgerow; echo "${{COMPREPLY[*]}}"'
+    done = subprocess.run(["bash", "-euc", typed], capture_output=True, text=True, check=True, timeout=10)
+    assert done.stdout.strip() == completed
+
+
+@pytest.mark.parametrize("page,program,key", [("hedgerow.yaml", "hedgerow", "services[].idle_copies"), ("node.yaml", "hedgerow-node", "election.floor")])
+def test_a_configuration_has_a_manual_page_and_an_example_that_is_sound(page, program, key, tmp_path):
+    text = (ROOT / "build/release/manual" / f"{page}.5").read_text(encoding="utf-8")
+    judged = subprocess.run(["groff", "-man", "-Tutf8", "-wall", "-z"], input=text, capture_output=True, text=True, check=True,
+                            timeout=20)
+    assert judged.stderr == "" and f"\n.B {key}\n" in text and "](" not in text
+    secret = tmp_path / "cluster.key"
+    secret.write_text("7" * 32, encoding="ascii")
+    secret.chmod(0o600)
+    example = (ROOT / "deploy/systemd" / f"{page}.example").read_text(encoding="utf-8")
+    (tmp_path / page).write_text(example.replace("/etc/hedgerow-node/cluster.key", str(secret)), encoding="utf-8")
+    done = subprocess.run([BIN / program, "validate", "--config", tmp_path / page], capture_output=True, text=True, check=False, timeout=10)
+    assert done.returncode == 0 and "sound" in done.stdout, done.stdout + done.stderr
+
+
 # -- in a booted system ------------------------------------------------------------------------------------------------
 
 NODE_YAML = """\
@@ -139,9 +164,11 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
 
     system.run(NETWORK)
     page = typed_in("install.md")
+    check_a_wrong_file(system, "hedgerowd", "hedgerow", "services: none")
     assert "sound (1 services, 2 backends)" in system.run(page["configure"])
     assert system.run(page["serve"]).startswith("192.0.2.1\n")
-    system.run("man hedgerow > /dev/null && python3 -c 'import hkv'")
+    system.run("man hedgerow > /dev/null && man hedgerow.yaml > /dev/null && python3 -c 'import hkv'")
+    check_networkd(root[0], system)
 
     check_steering(root[0], system, page)
 
@@ -185,6 +212,24 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     assert system.run(ASK, check=False).strip() != "192.0.2.1"
     assert system.run("ls /sys/fs/bpf/hedgerow 2>/dev/null; ls -d /sys/fs/bpf/hedgerow-steer 2>/dev/null; ip -brief link | grep ^hr", check=False) == ""
     assert changes(root[1]) - before == set()
+
+
+def check_a_wrong_file(system: Booted, unit: str, user: str, text: str) -> None:
+    """The error stands in the journal as one, once; nothing is started again, and no limit of starts keeps the mended file from it."""
+    file = {"hedgerowd": "/etc/hedgerow/hedgerow.yaml", "hedgerow-node": "/etc/hedgerow-node/node.yaml"}[unit]
+    system.run(f"echo '{text}' >{file}; chgrp {user} {file}; chmod 640 {file}; for i in 1 2 3 4 5 6; do systemctl start {unit}; done; sleep 3", check=False)
+    assert set(system.run(f"systemctl show --property=ExecMainStatus,NRestarts,Result {unit}").split()) == {
+        "ExecMainStatus=2", "NRestarts=0", "Result=exit-code"}
+    journal = system.run(f"journalctl --no-pager --output=cat --priority=err --unit={unit}")
+    assert 1 <= journal.count(f"{file}:1:") <= 6, journal
+
+
+def check_networkd(root: Path, system: Booted) -> None:
+    """A file of systemd-networkd that matches our links, as cloud images' files do, gives them nothing."""
+    (root / "etc/systemd/network/50-all.network").write_text("[Match]\nName=hr*\n[Network]\nAddress=10.76.0.1/24\n", encoding="utf-8")
+    system.run("systemctl start systemd-networkd; until networkctl list hr0 | grep -qE 'unmanaged|configured'; do sleep 0.1; done; sleep 1")
+    assert system.run("ip -brief address show to 10.76.0.0/24") == ""
+    system.run("rm /etc/systemd/network/50-all.network; systemctl stop systemd-networkd.socket systemd-networkd")
 
 
 def workers(system: Booted, group: str = "flows") -> dict[int, int]:
@@ -239,6 +284,7 @@ def test_a_node_is_there_again_with_what_it_stored_after_a_reboot(packages, root
     try:
         held = put_into(root[0], packages, "hedgerow-node", "hkv")
         booted.run(f"dpkg --install {held}", timeout=120)
+        check_a_wrong_file(booted, "hedgerow-node", "hedgerow-node", "node: 9")
         (root[0] / "etc/hedgerow-node/node.yaml").write_text(NODE_YAML, encoding="utf-8")
         booted.run("umask 027; head -c 16 /dev/urandom | od -An -tx1 | tr -d ' \\n' > /etc/hedgerow-node/cluster.key; "
                    "chgrp hedgerow-node /etc/hedgerow-node/*; chmod 640 /etc/hedgerow-node/*; systemctl start hedgerow-node")
@@ -248,6 +294,9 @@ def test_a_node_is_there_again_with_what_it_stored_after_a_reboot(packages, root
     booted = Booted(root[0], f"hr{os.getpid()}")
     try:
         assert booted.run(f"until {HKV} get name 2>/dev/null; do sleep 0.1; done").strip() == "alice"
+        # What a node that died has promised goes with its data.
+        booted.run("install -d -o hedgerow-node /sys/fs/bpf/hedgerow/node-9-of-the-past; dpkg --purge hedgerow-node", timeout=120)
+        assert booted.run("ls /sys/fs/bpf/hedgerow") == ""
     finally:
         booted.end()
 

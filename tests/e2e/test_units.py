@@ -83,7 +83,7 @@ class ProxyUnit:
         return daemon
 
     def own(self, *words: str, file: Path | None = None) -> subprocess.CompletedProcess:
-        """`hedgerow WORDS --config FILE` as ExecStartPre= and ExecReload= run it."""
+        """`hedgerow WORDS --config FILE` as the unit's user, as ExecReload= runs it."""
         return self.product.lab.client.run([*self.unit.wrapper(), self.program["hedgerow"], *words, "--config",
                                             file or self.file])
 
@@ -202,7 +202,12 @@ def test_nodes_of_the_unit_serve_with_all_offloads_elect_and_come_back(scratch):
             leader.kill_at_once()
             wait_until(lambda: (next_one := cluster.leader()) is not None and next_one is not leader, timeout_s=20,
                        what="another leader")
+            # Each transition stands in the log, and each problem's begin and end.
+            led = cluster.leader()
+            assert "this node leads in term " in led.log_tail() and "wanted to lead in term " in led.log_tail()
+            wait_until(lambda: f"error node {leader.number} " in led.log_tail(), timeout_s=10, what="the silent member in the log")
             leader.start()
+            wait_until(lambda: f"info over, after " in led.log_tail(), timeout_s=20, what="its return in the log")
             follower = next(node for node in nodes if node is not cluster.wait_ready())
             with hkv.Client(follower.host.ipv4, follower.port, 5.0, lab.client.socket()) as client:
                 assert client.get(b"key") == b"value"

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -28,6 +29,7 @@
 #include "config/diagnostics.h"
 #include "config/suggest.h"
 #include "operate/commit.h"
+#include "operate/unit.h"
 #include "operate/version.h"
 
 namespace hedgerow::node {
@@ -40,7 +42,7 @@ absl::StatusOr<NodeConfig> RequireConfig(const operate::Arguments& arguments) {
 
 int RefuseToRun(const Call& call) { return call.UsageError("run wants --config FILE and nothing else"); }
 
-operate::Option ConfigOption() { return {"config", "FILE", "the configuration (docs: cluster.md)", true}; }
+operate::Option ConfigOption() { return {"config", "FILE", "the configuration, node.yaml(5)", true}; }
 
 // Of the commands that ask the node; `more` stand before them.
 std::vector<operate::Option> NodeOptionsAnd(std::vector<operate::Option> more) {
@@ -200,7 +202,6 @@ const operate::Program& TheProgram() {
 }
 
 int RunStatus(const Call& call) {
-  if (call.arguments.words.size() > 1) return call.UsageError("status takes no words");
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const auto status = (*client)->GetStatus();
@@ -213,7 +214,6 @@ int RunTransfer(const Call& call) { return RunTransfer(call, kTransferTimeout); 
 
 int RunTransfer(const Call& call, absl::Duration timeout) {
   uint64_t target = 0;
-  if (call.arguments.words.size() > 1) return call.UsageError("transfer takes no words; --to names a member");
   if (call.arguments.Has("to") && (!absl::SimpleAtoi(call.arguments.Get("to"), &target) || target == 0)) {
     return call.UsageError(absl::StrCat("--to: got \"", call.arguments.Get("to"), "\", expected the id of a member"));
   }
@@ -262,7 +262,6 @@ absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration t
 int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotTimeout); }
 
 int RunSnapshot(const Call& call, absl::Duration timeout) {
-  if (call.arguments.words.size() > 1) return call.UsageError("snapshot takes no words");
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const auto status = SnapshotNow(**client, timeout);
@@ -304,7 +303,6 @@ int RunProxyKey(const Call& call) {
 int RunValidate(const Call& call) { return RunValidate(call, ""); }
 
 int RunValidate(const Call& call, const std::string& root) {
-  if (call.arguments.words.size() > 1) return call.UsageError("validate takes no words");
   const std::string path = call.arguments.Get("config");
   if (path.empty()) return call.UsageError("--config FILE is missing");
   config::Diagnostics errors(path);
@@ -331,8 +329,13 @@ int RunValidate(const Call& call, const std::string& root) {
         &text, absl::StrJoin(report.seeds(), ", "),
         ": only for a new cluster; `hedgerow-node settings` shows and changes what a running one goes by\n");
   }
+  if (report.members() == 2) report.add_warnings("two members tolerate the failure of neither: take three");
+  const std::vector<std::string> closed = absl::StartsWith(path, "/etc/hedgerow-node/")
+                                              ? operate::WhyNotReadBy("hedgerow-node", config.read_from)
+                                              : std::vector<std::string>();
+  for (const std::string& why : closed) report.add_warnings(why);
   for (const std::string& warning : report.warnings()) absl::StrAppend(&text, "WARNING: ", warning, "\n");
-  return call.Print(report, text);
+  return call.Print(report, text, closed.empty() ? kExitOk : kExitFailure);
 }
 
 int RunVersion(const Call& call) {

@@ -619,7 +619,7 @@ TEST(NodeCommands, MisuseIsCode2WithAHint) {
            {{"statsu"}, "did you mean status?"},
            {{"status", "now"}, "status takes no words"},
            {{"status", "--to", "1"}, "status takes no --to"},
-           {{"transfer", "3"}, "transfer takes no words; --to names a member"},
+           {{"transfer", "3"}, "transfer takes no words; it takes --to ID"},
            {{"transfer", "--to", "x"}, "--to: got \"x\", expected the id of a member"},
            {{"transfer", "--to", "0"}, "--to: got \"0\""},
            {{"proxy-key"}, "proxy-key wants the name of one proxy"},

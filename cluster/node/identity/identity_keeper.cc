@@ -37,8 +37,8 @@ absl::Status CheckNoLog(const std::string& folder) {
         "the folder ", folder, " holds a log (", name, ") and no file `", storage::kIdentityFile,
         "`, which says whose it is: somebody has removed it, or an earlier version wrote the folder. Put the file "
         "back from a copy made after the node last ran. A node of an earlier version begins with a backup instead "
-        "(`hedgerow cluster backup` there, `hedgerow-node restore` in an empty folder). Otherwise move the folder away "
-        "and let the node come back under an id that was never used (`hedgerow cluster members add`)"));
+        "(`hedgerow-node backup` there, `hedgerow-node restore` in an empty folder). Otherwise move the folder away "
+        "and let the node come back under an id that was never used (`hedgerow-node members add`)"));
   }
   if (error && error != std::errc::no_such_file_or_directory) return storage::FromErrno(folder, "read", error.value());
   return absl::OkStatus();

@@ -153,7 +153,7 @@ TEST_F(IdentityKeeperTest, ANodeMarkedUnknownIsLostAtEveryStart) {
   for (const absl::Status& status : {marked, IdentityKeeper::Open(config_).status()}) {
     EXPECT_TRUE(storage::IsLost(status));
     EXPECT_THAT(std::string(status.message()), HasSubstr("node 3 has recorded another"));
-    EXPECT_THAT(std::string(status.message()), HasSubstr("hedgerow cluster members rejoin"));
+    EXPECT_THAT(std::string(status.message()), HasSubstr("hedgerow-node members rejoin"));
   }
 }
 

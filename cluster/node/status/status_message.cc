@@ -155,10 +155,10 @@ std::string WhyClusterLost(const NodeStatus& status, size_t members) {
     if (peer.lost && decides(peer.id)) lost.push_back(absl::StrCat(peer.id.value()));
   }
   if (lost.empty() || 2 * (members - std::min(members, lost.size())) > members) return "";
-  return absl::StrCat(
-      "of ", members, " nodes, ", lost.size(), " have lost what they promised (", absl::StrJoin(lost, ", "),
-      "): the cluster cannot go on by itself. `hedgerow cluster recover` makes a cluster of what is left "
-      "(docs/cluster.md, \"After a bad day\")");
+  return absl::StrCat("of ", members, " nodes, ", lost.size(), " have lost what they promised (",
+                      absl::StrJoin(lost, ", "),
+                      "): the cluster cannot go on by itself. `hedgerow-node recover` makes a cluster of what is left "
+                      "(docs/cluster.md, \"After a bad day\")");
 }
 
 v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {

@@ -28,6 +28,9 @@ function toOneClient(backend, state) {
 
 // Drained is an operator's wish; what the backend says meanwhile is worth less.
 function backendState(backend, status) {
+  // Nothing speaks against it, and nothing for it.
+  const untested = backend.health === "healthy" && Number(backend.sent) === 0 && !Number(backend.answer_ns?.count);
+  if (untested && !backend.drained) return { words: "untested: never asked", tone: null };
   if (!backend.drained) return toOneClient(backend, stateOf(backend.health, status.dry_run));
   const alone = status.requests_to === backend.name;
   return { words: alone ? "drained without effect: no other backend is available" : "drained: gets nothing new", tone: alone ? "bad" : "warn" };
