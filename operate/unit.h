@@ -9,6 +9,9 @@
 
 namespace hedgerow::operate {
 
+// Where it is, the proxy is started by systemctl: a daemon of `up` would be unconfined, and in the unit's way.
+inline constexpr char kProxyUnit[] = "/lib/systemd/system/hedgerowd.service";
+
 // Which of these files the unit's user and group `user` cannot read, each with the commands that mend it. Only root can
 // try: empty for another caller, and where there is no such user.
 std::vector<std::string> WhyNotReadBy(const std::string& user, const std::vector<std::string>& files);

@@ -66,7 +66,7 @@ def test_a_groups_unit_is_one_that_systemd_takes(tmp_path, name):
 
     def complaints(text: str) -> list[str]:
         unit.write_text(text.replace("/usr/bin/hedgerow-steer", "/bin/true"), encoding="utf-8")
-        done = subprocess.run(["systemd-analyze", "--no-pager", "verify", unit], capture_output=True, text=True, check=False, timeout=30)
+        done = subprocess.run(["systemd-analyze", "--no-pager", "--man=no", "verify", unit], capture_output=True, text=True, check=False, timeout=30)
         return [line for line in done.stderr.splitlines() if unit.name in line]
 
     assert complaints(shipped) == []

@@ -5,12 +5,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "operate/admin_socket.h"
+#include "operate/unit.h"
 
 namespace hedgerow {
 
 absl::StatusOr<AdminClient> AdminClient::Connect(const std::string& socket_path) {
-  // Where there is a unit, a daemon of `up` would be unconfined, and in the unit's way.
-  const bool unit = access("/lib/systemd/system/hedgerowd.service", F_OK) == 0;
+  const bool unit = access(operate::kProxyUnit, F_OK) == 0;
   const auto channel = operate::OpenAdminChannel(
       socket_path, {.program = "hedgerowd",
                     .who_may = "the daemon's own user and root may, and the group of a monitoring socket",

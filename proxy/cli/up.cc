@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "operate/unit.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/running_daemon.h"
@@ -122,7 +123,10 @@ int RunUp(const Call& call) {
   up.set_instance(config->instance());
   up.set_pid(pid);
   up.set_log(log_path);
-  return call.Print(up, absl::StrCat("up: instance ", config->instance(), ", pid ", pid, ", log ", log_path, "\n"));
+  return call.Print(
+      up,
+      absl::StrCat("up: instance ", config->instance(), ", pid ", pid, ", log ", log_path, "\n",
+                   access(operate::kProxyUnit, F_OK) == 0 ? "`systemctl start hedgerowd` starts it confined\n" : ""));
 }
 
 }  // namespace hedgerow::cli
