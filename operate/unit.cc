@@ -8,6 +8,7 @@
 
 #include <cerrno>
 
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -39,7 +40,9 @@ std::string MonitorSocketBeside(const std::string& admin) {
 }
 
 std::string MonitorSocketOr(const std::string& configured, const std::string& admin, const std::string& group) {
-  return !configured.empty() || getgrnam(group.c_str()) == nullptr ? configured : MonitorSocketBeside(admin);
+  gid_t number = 0;
+  const bool known = absl::SimpleAtoi(group, &number) || getgrnam(group.c_str()) != nullptr;
+  return configured.empty() && known ? MonitorSocketBeside(admin) : configured;
 }
 
 }  // namespace hedgerow::operate
