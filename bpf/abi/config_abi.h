@@ -225,6 +225,8 @@ HR_STATIC_ASSERT(__builtin_offsetof(struct hr_service_config, suspect_max_ns) ==
 #define HR_GENERATIONS 2
 #define HR_CONFIG_ID(generation, service_id) (((generation)&1) * HR_MAX_SERVICES + (service_id))
 #define HR_CONFIG_SERVICE(config_id) ((config_id) & (HR_MAX_SERVICES - 1))
+/* Beside a config id: the choice is for a TCP connection, to which a backend's health by its SYNs counts as well. */
+#define HR_OF_TCP 0x100u
 
 enum hr_switch {
   HR_SWITCH_BYPASS = 1u << 0,  /* hedging off, traffic flows */

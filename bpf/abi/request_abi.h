@@ -215,6 +215,7 @@ struct hr_asking {
   __u8 repeats;  /* how surely they are repetitions: HR_ASKING_OWED */
   __u8 state;    /* enum hr_asking_state */
 };
+#define HR_SYN_REFUSED 1 /* a time long ago: the next SYN goes elsewhere */
 struct hr_flow {
   __u64 seen_ns; /* last packet from the client, under profile flow also from its backend, to within a second */
   union {
@@ -222,6 +223,10 @@ struct hr_flow {
       __u64 untracked_ns; /* last packet that was forwarded untracked: its answer finds no tracked request */
     };
     struct hr_asking asking; /* of HR_FLOW_CONNECTION, UDP */
+    struct {                 /* the same, TCP */
+      __u64 syn_ns;          /* when its SYN was sent that nothing has answered; HR_SYN_REFUSED; 0 = it was answered */
+      __u32 client;          /* of that SYN, index into `clients` */
+    };
   };
   __u32 id;
   __u16 closing; /* TCP: 1 = a FIN or RST was seen since the last SYN */
@@ -266,11 +271,18 @@ struct hr_fragment {
   __u32 total; /* as the last fragment tells; 0 = it has not come yet */
 };
 
-/* Map `backend_states`, index = backend id. */
+/*
+ * Map `backend_states`, index = backend id; and HR_TCP_STATE(backend id), where a SYN is the request and a SYN-ACK its
+ * answer: the kernel of a stopped server sends those, so they say nothing of what the server answers itself.
+ */
+#define HR_TCP_STATE(backend_id) ((backend_id) + HR_MAX_BACKENDS)
+/* A SYN is unanswered just before its client sends it again (RFC 6298 section 2.1). */
+#define HR_SYN_ANSWERED_NS 900000000ull
 enum hr_health {
   HR_HEALTHY = 0,
-  HR_SUSPECT = 1, /* silent while requests wait: both copies at once, for at most one election timeout */
-  HR_DOWN = 2,    /* still silent: requests go to the standby, one in 64 doubled as a probe */
+  HR_SUSPECT = 1,  /* silent while requests wait: both copies at once, for at most one election timeout */
+  HR_DOWN = 2,     /* still silent: requests go to the standby, one in 64 doubled as a probe */
+  HR_IMPAIRED = 3, /* it lives, and fails at what another backend answers: asked like one that is down */
 };
 /*
  * A wait: since when, to within 8 us, and in its low bits the client; 0 = none. As a number it is that time.
@@ -299,7 +311,7 @@ struct hr_backend_state {
    * client the request that another backend has answered.
    */
   __u64 attested_since;
-  __u64 answered_ns; /* while it is not healthy: its last answer, too late to make it so */
+  __u64 answered_ns; /* while it is not healthy: its last answer, too late to make it so; one-way: the last trial */
 };
 HR_STATIC_ASSERT(sizeof(struct hr_backend_state) == 64, "one cache line");
 
@@ -324,23 +336,17 @@ HR_INLINE int hr_has_one_witness(__u64 wait, __u64 second) {
 
 /*
  * Does a backend that is not healthy count as healthy again? It has answered, and in the whole suspicion timeout since
- * then no request has waited there, but for what one client may have sent in vain. Pure; both sides call it, because
- * without requests no program runs.
+ * then no request has waited there, but for what one client may have sent in vain. A backend of a one-way protocol,
+ * which an ICMP error made down, is tried by single datagrams (`answered_ns` is when), and counts as healthy where no
+ * error has come for so long: a neighbour entry's three probes of a second each fail within it, here or at a router.
+ * Pure; both sides call it, because without requests no program runs.
  */
-HR_INLINE int hr_has_rested(const volatile struct hr_backend_state *state, __u64 timeout_ns, __u64 now_ns) {
+#define HR_TRIAL_NS 4000000000ull
+HR_INLINE int hr_has_rested(const volatile struct hr_service_config *config,
+                            const volatile struct hr_backend_state *state, __u64 timeout_ns, __u64 now_ns) {
+  if (config->profile.request_correlation.pairing == HR_PAIR_ONE_WAY) timeout_ns = HR_TRIAL_NS;
   return !(state->wait_since && state->attested_since) && state->answered_ns &&
          state->answered_ns >= state->health_since_ns && now_ns > state->answered_ns + timeout_ns;
-}
-
-/*
- * An ICMP error about a backend of a one-way protocol counts for so many election timeouts. No reply can refute it, so
- * the backend then gets what is due to it again, until the next error. Pure; both sides call it.
- */
-#define HR_ERROR_COUNTS 8
-HR_INLINE int hr_error_is_old(const volatile struct hr_service_config *config,
-                              const volatile struct hr_backend_state *state, __u64 now_ns) {
-  return config->profile.request_correlation.pairing == HR_PAIR_ONE_WAY &&
-         now_ns > state->health_since_ns + HR_ERROR_COUNTS * config->election_timeout_ns;
 }
 
 /*
@@ -353,9 +359,11 @@ struct hr_backend_load {
                       deadline or retention */
   __u32 reported;  /* load that it reported, in 256ths */
   __u64 reported_ns;
-  __u64 lost_ns;  /* for how long requests counted as in flight that it never answered, all together */
-  __u32 smoothed; /* its load as new requests saw it lately, in 65,536ths */
-  __u32 pad0;
+  __u64 lost_ns;        /* for how long requests counted as in flight that it never answered, all together */
+  __u32 smoothed;       /* its load as new requests saw it lately, in 65,536ths */
+  __u16 failing;        /* share of its requests that it left unanswered, or refused, and another backend answered, in
+                           65,536ths        (impaired.bpf.h) */
+  __u16 failing_client; /* whose the last one was, + 1 */
   __u64 pad[4];
   __u32 median[HR_LOAD_LEVELS];  /* of answer times, by requests in flight when the answer came; in units of 1,024 ns, 0
                                     = none */

@@ -73,6 +73,8 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
     if (!((view->present >> i) & 1)) continue;
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
+    view->answer_us[i] = view->least_heard ? hr_choice_least_heard(state->last_receive_ns, now_ns)
+                                           : hr_choice_by_load(hr_load_of(backend_id, now_ns), state->answer_ewma_ns);
     health = hr_health_of(config_id, backend_id, client, now_ns);
     if (health == HR_HEALTHY)
       view->healthy |= 1u << i;
@@ -81,8 +83,20 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
     else if (state->health == HR_DOWN &&
              now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       view->retry_due |= 1u << i;
-    view->answer_us[i] = view->least_heard ? hr_choice_least_heard(state->last_receive_ns, now_ns)
-                                           : hr_choice_by_load(hr_load_of(backend_id, now_ns), state->answer_ewma_ns);
+  }
+  for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE && (config_id & HR_OF_TCP); i++) {
+    __u32 tcp_id = HR_TCP_STATE(hr_backend_id(config, i)), health;
+    struct hr_backend_state *state;
+
+    if (!(view->healthy >> i & 1)) continue;
+    health = hr_health_of(config_id, tcp_id, client, now_ns);
+    if (health == HR_HEALTHY) continue;
+    view->healthy &= ~(1u << i);
+    state = bpf_map_lookup_elem(&backend_states, &tcp_id);
+    if (health == HR_SUSPECT)
+      view->suspect |= 1u << i;
+    else if (state && now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
+      view->retry_due |= 1u << i;
   }
   /* Behind the loop, which the verifier would otherwise walk anew for each place that may be the target. */
   target = hr_choice_target(hr_choice_leader(view->leader, view->present, view->drained), view->preferred,
@@ -156,7 +170,28 @@ HR_INLINE int hr_take_retry(const struct hr_service_config *config, __u32 backen
   if (!state || state->health != HR_DOWN) return 0;
   since_ns = READ_ONCE(state->health_since_ns);
   if (now_ns < since_ns + HR_STANDBY_RETRY * config->election_timeout_ns) return 0;
-  return __sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) == since_ns;
+  if (__sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) != since_ns) return 0;
+  if (backend_id < HR_MAX_BACKENDS && config->profile.request_correlation.pairing == HR_PAIR_ONE_WAY)
+    WRITE_ONCE(state->answered_ns, now_ns); /* no answer says how it went: hr_has_rested() */
+  return 1;
+}
+
+/*
+ * The place of a down backend that this packet, which has no copy, tries in place of the choice's, if it is time; else
+ * HR_NO_BACKEND. Where no backend is healthy that may be the leader as well. A global function: rare.
+ */
+HR_GLOBAL __u32 hr_place_of_trial(__u32 config_id, __u32 packed, __u64 now_ns) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
+  struct hr_choice choice = hr_unpack_choice(packed);
+  __u32 place = choice.probe ? choice.second : hr_leader_of(HR_CONFIG_SERVICE(config_id)), backend_id;
+
+  if (!config || !policy || place >= HR_MAX_BACKENDS_PER_SERVICE ||
+      !(hr_open_places(config, policy, now_ns) >> place & 1))
+    return HR_NO_BACKEND;
+  backend_id = hr_backend_id(config, place);
+  if (config_id & HR_OF_TCP) backend_id = HR_TCP_STATE(backend_id);
+  return hr_take_retry(config, backend_id, now_ns) ? place : HR_NO_BACKEND;
 }
 
 /*
@@ -250,7 +285,7 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   __u32 packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
 
   if (hr_has_standby(config) &&
-      ((drained >> target & 1) || hr_health_of(config_id, hr_backend_id(config, target), client, now_ns) != HR_HEALTHY))
+      ((drained >> target & 1) || hr_health_by(config_id, hr_backend_id(config, target), client, now_ns) != HR_HEALTHY))
     packed = hr_choose_steered(config_id, target, explore_tick, client, now_ns);
   else if (config->spreads && !hr_is_dry(policy) &&
            (preferred = hr_cold_place(config_id, target, client, now_ns)) != target)
@@ -275,8 +310,10 @@ HR_GLOBAL __u32 hr_sure_place(__u32 config_id, __u32 packed, __u32 client, __u64
   if (choice.why == HR_CHOSE_BOTH) {
     target_id = hr_backend_id(config, choice.first);
     state = bpf_map_lookup_elem(&backend_states, &target_id);
-    if (state && state->health == HR_HEALTHY && (READ_ONCE(state->wait_since) & HR_WAIT_UNPROVED)) return choice.first;
-    return hr_health_of(config_id, hr_backend_id(config, choice.second), client, now_ns) == HR_HEALTHY ? choice.second
+    if (state && state->health == HR_HEALTHY && (READ_ONCE(state->wait_since) & HR_WAIT_UNPROVED) &&
+        (!(config_id & HR_OF_TCP) || hr_health_of(config_id, HR_TCP_STATE(target_id), client, now_ns) == HR_HEALTHY))
+      return choice.first;
+    return hr_health_by(config_id, hr_backend_id(config, choice.second), client, now_ns) == HR_HEALTHY ? choice.second
                                                                                                        : choice.first;
   }
   if (choice.why != HR_CHOSE_PROBE) return choice.first;

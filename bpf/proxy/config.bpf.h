@@ -14,7 +14,10 @@ HR_INLINE __u32 hr_published_config(__u32 service_id) {
   return HR_CONFIG_ID((__u32)READ_ONCE(hr_live.published), service_id);
 }
 
-HR_INLINE struct hr_service_config *hr_config_of(__u32 config_id) { return bpf_map_lookup_elem(&configs, &config_id); }
+HR_INLINE struct hr_service_config *hr_config_of(__u32 config_id) {
+  config_id &= ~HR_OF_TCP;
+  return bpf_map_lookup_elem(&configs, &config_id);
+}
 
 HR_INLINE struct hr_service_policy *hr_policy_of(__u32 service_id) {
   return bpf_map_lookup_elem(&policies, &service_id);

@@ -31,6 +31,7 @@
 HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service_config *config, __u32 backend_id) {
   struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
 
+  if (backend_id >= HR_MAX_BACKENDS) return HR_SYN_ANSWERED_NS;
   return hr_suspicion_timeout_ns(config, tuning ? tuning->p95_ns : 0);
 }
 
@@ -120,15 +121,21 @@ HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __
     own = hr_own_wait(state, client);
     return own ? hr_health_to_waiting(state, own, own + limit_ns, config->election_timeout_ns, now_ns) : HR_HEALTHY;
   }
-  if (hr_has_rested(state, limit_ns, now_ns)) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
+  if (hr_has_rested(config, state, limit_ns, now_ns)) __sync_lock_test_and_set(&state->health, HR_HEALTHY);
   if (state->health == HR_SUSPECT && now_ns > state->health_since_ns + config->election_timeout_ns)
     __sync_val_compare_and_swap(&state->health, HR_SUSPECT, HR_DOWN);
-  if (state->health == HR_DOWN && hr_error_is_old(config, state, now_ns))
-    __sync_val_compare_and_swap(&state->health, HR_DOWN, HR_HEALTHY);
   if (state->health == HR_DOWN && HR_WAIT_CLIENT(wait) != client &&
       hr_has_one_witness(wait, READ_ONCE(state->attested_since)))
     return HR_SUSPECT;
   return state->health;
+}
+
+/* The same, for a choice: to a TCP connection a backend is no healthier than its SYNs are answered. */
+HR_INLINE __u32 hr_health_by(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
+  __u32 health = hr_health_of(config_id, backend_id, client, now_ns);
+
+  if (health != HR_HEALTHY || !(config_id & HR_OF_TCP)) return health;
+  return hr_health_of(config_id, HR_TCP_STATE(backend_id), client, now_ns);
 }
 
 /* ---- What moves it down -------------------------------------------------------------------------------------------
@@ -154,9 +161,9 @@ HR_GLOBAL int hr_prove_if_all_are_silent(__u32 config_id, __u32 backend_id, __u6
   return 0;
 }
 
-/* A tracked request of this client was sent to the backend: from now on its silence counts, if an answer is owed
- * (hr_attest). */
-HR_INLINE void hr_note_send(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
+/* A tracked request of this client, or a SYN, was sent to the backend: from now on its silence counts, if an answer is
+ * owed (hr_attest). */
+HR_INLINE void hr_note_wait(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   __u64 wait = state ? READ_ONCE(state->wait_since) : 0;
 
@@ -166,6 +173,10 @@ HR_INLINE void hr_note_send(__u32 config_id, __u32 backend_id, __u32 client, __u
     WRITE_ONCE(state->attested_since, HR_WAIT(now_ns, client));
   else if (state && (wait & HR_WAIT_UNPROVED) && now_ns > wait + HR_ALL_SILENT_NS)
     hr_prove_if_all_are_silent(config_id, backend_id, wait);
+}
+
+HR_INLINE void hr_note_send(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
+  hr_note_wait(config_id, backend_id, client, now_ns);
   hr_count_send(backend_id);
 }
 
@@ -185,7 +196,9 @@ HR_GLOBAL int hr_prove(__u32 backend_id, __u64 proved, __u32 alone) {
     if (__sync_val_compare_and_swap(&state->wait_since, wait, proved) != wait) return 0;
     wait = proved;
   }
-  if (HR_WAIT_CLIENT(wait) == client ? alone && !hr_second_wait(wait, second) : hr_has_one_witness(wait, second))
+  if (HR_WAIT_CLIENT(wait) == client
+          ? alone && !hr_second_wait(wait, second)
+          : hr_has_one_witness(wait, second) || (HR_WAIT_CLIENT(second) == client && proved < second))
     WRITE_ONCE(state->attested_since, proved);
   return 0;
 }
@@ -252,6 +265,25 @@ HR_GLOBAL int hr_note_owed(__u32 config_id, __u32 backend_id, __u64 wait, __u64 
 HR_INLINE void hr_note_refusal(__u32 service_id, struct hr_backend_state *state, struct hr_stats *service_stats,
                                __u64 now_ns) {
   if (hr_is_alone(service_id, now_ns)) hr_suspect(state, service_stats, now_ns);
+}
+
+/*
+ * What this client's SYNs have waited for until their repetition is owed an answer: a SYN's is the kernel's, whatever
+ * the server does. A global function: rare.
+ */
+HR_GLOBAL int hr_prove_syns(__u32 config_id, __u32 client, __u64 now_ns) {
+  __u32 alone = hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns);
+  struct hr_service_config *config = hr_config_of(config_id);
+
+  if (!config) return 0;
+  for (__u32 place = 0; place < HR_MAX_BACKENDS_PER_SERVICE; place++) {
+    __u32 tcp_id = HR_TCP_STATE(hr_backend_id(config, place));
+    struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &tcp_id);
+    __u64 own = state ? hr_own_wait(state, client) : 0;
+
+    if (own && now_ns > own + HR_SYN_ANSWERED_NS) hr_prove(tcp_id, own & ~HR_WAIT_UNPROVED, alone);
+  }
+  return 0;
 }
 
 /* ---- What moves it up ---------------------------------------------------------------------------------------------

@@ -80,7 +80,7 @@ HR_LRU_HASH(late_requests, 1, struct hr_request_key, struct hr_late); /* limits.
 /* When full it forgets the oldest fragmented datagram; its later fragments then reach no receiver (counted). */
 HR_LRU_HASH(fragments, 1, struct hr_fragment_key, struct hr_fragment);
 
-HR_MAPPED_ARRAY(backend_states, HR_MAX_BACKENDS, struct hr_backend_state);
+HR_MAPPED_ARRAY(backend_states, 2 * HR_MAX_BACKENDS, struct hr_backend_state);
 HR_MAPPED_ARRAY(backend_loads, HR_MAX_BACKENDS, struct hr_backend_load);
 HR_MAPPED_ARRAY(service_states, HR_MAX_SERVICES, struct hr_service_state);
 HR_ARRAY(clients, HR_CLIENTS, struct hr_client);

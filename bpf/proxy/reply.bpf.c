@@ -293,6 +293,59 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
   return 0;
 }
 
+/* Another backend gets what this one has refused, and the client hears nothing. */
+HR_INLINE struct hr_answer hr_consumed_refusal(const struct hr_reply *reply) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_DROP, .reason = HR_REASON_NACK};
+
+  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
+  return answer;
+}
+
+/*
+ * The answer to a connection's SYN: a SYN-ACK, or with `refused` a reset or an ICMP error (`quoted`: the packet is the
+ * SYN itself). HR_OPENING_REFUSED and the client; HR_OPENING_OVER: it is about a SYN that its client has repeated
+ * since, and went elsewhere; 0: the packet is the client's. A global function: rare, with a stack of its own.
+ */
+#define HR_OPENING_OVER 0x10000u
+#define HR_OPENING_REFUSED 0x20000u
+HR_GLOBAL __u32 hr_judge_opening(struct hr_packet *packet, __u32 service_id, __u32 backend_id, __u32 refused,
+                                 __u32 quoted) {
+  __u32 tcp_id = HR_TCP_STATE(backend_id);
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &tcp_id);
+  struct hr_flow *connection;
+  struct hr_flow_key key;
+
+  if (!packet || !state) return 0;
+  hr_flow_key_of(&key, quoted ? &packet->source : &packet->destination,
+                 quoted ? packet->source_port_be : packet->destination_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION,
+                 service_id);
+  connection = hr_flow_look_up(&key);
+  if (!connection) return 0;
+  if (connection->id != backend_id) return HR_OPENING_OVER;
+  if (!connection->syn_ns) return 0;
+  WRITE_ONCE(connection->syn_ns, refused ? HR_SYN_REFUSED : 0);
+  if (refused) return HR_OPENING_REFUSED | (connection->client & (HR_CLIENTS - 1));
+  hr_trust(state);
+  return 0;
+}
+
+/*
+ * Is this answer to a SYN consumed? So is a refusal where another backend is healthy: the client sends its SYN again,
+ * which goes there. A refusal is evidence like a silence that has lasted long enough.
+ */
+HR_INLINE int hr_consumes_opening(struct hr_packet *packet, const struct hr_reply *reply, __u32 refused, __u32 quoted) {
+  __u32 opening = hr_judge_opening(packet, reply->service_id, reply->backend_id, refused, quoted);
+  struct hr_service_policy *policy = hr_policy_of(reply->service_id);
+
+  if (!(opening & HR_OPENING_REFUSED)) return opening != 0;
+  hr_prove(HR_TCP_STATE(reply->backend_id),
+           HR_WAIT(reply->now_ns - HR_SYN_ANSWERED_NS - HR_WAIT_MASK - 1, opening & (HR_CLIENTS - 1)),
+           hr_is_alone(reply->service_id, reply->now_ns));
+  return policy && !hr_is_dry(policy) &&
+         hr_is_healthy_choice(hr_choose_now(reply->config_id | HR_OF_TCP, 1u << reply->index, HR_EXPLORE_NEVER,
+                                            opening & (HR_CLIENTS - 1), reply->now_ns));
+}
+
 /*
  * The network cannot deliver to a backend of a service without requests: what comes next goes to another one. The
  * client hears of it only where there is none.
@@ -306,10 +359,7 @@ HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
       !hr_is_healthy_choice(
           hr_choose_now(reply->config_id, 1u << reply->index, HR_EXPLORE_NEVER, HR_NO_CLIENT, reply->now_ns)))
     return answer;
-  answer.verdict = HR_VERDICT_DROP;
-  answer.reason = HR_REASON_NACK;
-  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
-  return answer;
+  return hr_consumed_refusal(reply);
 }
 
 /*
@@ -353,11 +403,7 @@ HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr
   if (hr_correlation_of(skb, payload, reply->config, reply->config_id, 0, key.correlation)) {
     /* The quotation is too short to identify the request (RFC 792 promises 8 bytes), which stays parked until it is
      * due. */
-    if (reply->untracked || !unreachable) return answer;
-    answer.verdict = HR_VERDICT_DROP;
-    answer.reason = HR_REASON_NACK;
-    hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
-    return answer;
+    return reply->untracked || !unreachable ? answer : hr_consumed_refusal(reply);
   }
   request = hr_find_request(&key, &reply->reference);
   if (!unreachable) {
@@ -402,6 +448,8 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
     return TC_ACT_UNSPEC;
   if (!reply->known) return hr_pass_unknown();
   if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
+  if (error.quoted.protocol == IPPROTO_TCP && error.unreachable && hr_consumes_opening(&error.quoted, reply, 1, 1))
+    answer = hr_consumed_refusal(reply);
   if (error.quoted.protocol == IPPROTO_UDP) answer = hr_judge_error(skb, &error.quoted, error.unreachable, reply);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
   if (hr_tracing() || answer.ended) hr_conclude(skb, packet, &answer, reply);
@@ -468,6 +516,11 @@ HR_INLINE int hr_handle_tcp(struct __sk_buff *skb, struct hr_packet *packet, str
   }
   if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
   hr_count(reply->service_stats, HR_TCP_PACKETS);
+  if (flags & (HR_TCP_SYN | HR_TCP_RST) && hr_consumes_opening(packet, reply, flags & HR_TCP_RST, 0)) {
+    hr_consumed_refusal(reply);
+    hr_reason(reply->service_stats, HR_REASON_NACK);
+    return TC_ACT_SHOT;
+  }
   packet->way = reply->way;
   if (packet->fragment == HR_FIRST_FRAGMENT)
     hr_fragment_note(packet, HR_FRAGMENT_TO_CLIENT, reply->service_id, reply->now_ns);

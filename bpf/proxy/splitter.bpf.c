@@ -117,10 +117,10 @@ HR_INLINE __u32 hr_place_of_flow(struct __sk_buff *skb, struct hr_packet *packet
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   place = hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
   if (!flow) {
-    if (choice.probe && choice.second != HR_NO_BACKEND &&
-        hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) {
+    held = choice.probe ? hr_place_of_trial(config_id, hr_pack_choice(&choice), now_ns) : HR_NO_BACKEND;
+    if (held != HR_NO_BACKEND) {
       hr_count(service_stats, HR_PROBES);
-      return choice.second | HR_FLOW_IS_NEW;
+      return held | HR_FLOW_IS_NEW;
     }
   } else if (place != held) {
     if (held != HR_NO_BACKEND && hr_health_of(config_id, hr_backend_id(config, place), client, now_ns) == HR_DOWN)
@@ -165,12 +165,20 @@ HR_GLOBAL int hr_is_unrouted(__u32 backend_id, __u64 now_ns) {
   return policy && hr_unrouted(policy, now_ns) >> (backend->index & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1;
 }
 
-/* The place of a one-way datagram. */
+/* The place of a one-way datagram. Now and then one tries a backend that is down: nothing else would show that it is
+ * back. */
 HR_INLINE __u32 hr_place_of_one_way(__u32 config_id, const struct hr_service_config *config,
                                     const struct hr_service_policy *policy, __u32 client,
                                     struct hr_stats *service_stats, __u64 now_ns) {
   struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
+  __u32 place = HR_NO_BACKEND;
 
+  if (choice.probe || hr_choice_goes_around(&choice))
+    place = hr_place_of_trial(config_id, hr_pack_choice(&choice), now_ns);
+  if (place != HR_NO_BACKEND) {
+    hr_count(service_stats, HR_PROBES);
+    return place;
+  }
   if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
   return hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
@@ -282,9 +290,50 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
 }
 
 /*
+ * The place of a connection that its client opens, or opens again because nothing has answered: then `held`, where its
+ * last SYN went, is passed by, if another backend is healthy. A down backend is tried by a SYN, which its client
+ * repeats.
+ */
+HR_INLINE __u32 hr_place_of_connection(__u32 config_id, const struct hr_service_config *config,
+                                       const struct hr_service_policy *policy, __u32 held, __u32 client, __u64 now_ns) {
+  struct hr_choice choice;
+  __u32 tried;
+
+  hr_note_client(HR_CONFIG_SERVICE(config_id), client, now_ns);
+  hr_prove_syns(config_id, client, now_ns);
+  if (held < HR_MAX_BACKENDS_PER_SERVICE && !hr_is_dry(policy)) {
+    choice = hr_unpack_choice(hr_choose_now(config_id, 1u << held, HR_EXPLORE_NEVER, client, now_ns));
+    if (hr_choice_is_fair(&choice)) return choice.first;
+  }
+  choice = hr_choose_first(config_id, config, policy, client, now_ns);
+  tried = choice.probe ? hr_place_of_trial(config_id, hr_pack_choice(&choice), now_ns) : HR_NO_BACKEND;
+  if (tried != HR_NO_BACKEND) {
+    hr_count(hr_stats_of(HR_CONFIG_SERVICE(config_id)), HR_PROBES);
+    return tried;
+  }
+  return hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
+}
+
+/* A SYN goes to the backend: when, unless it is one more of those that nothing has answered there. */
+HR_INLINE void hr_note_syn(struct hr_flow_key *key, __u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
+  struct hr_flow *connection = hr_flow_look_up(key);
+
+  if (connection && connection->syn_ns <= HR_SYN_REFUSED) WRITE_ONCE(connection->syn_ns, now_ns);
+  if (connection) connection->client = client;
+  hr_note_wait(config_id, HR_TCP_STATE(backend_id), client, now_ns);
+}
+
+/* Where a SYN of this connection went that has had no answer for as long as its client waits; else HR_NO_BACKEND. */
+HR_INLINE __u32 hr_unanswered_place(const struct hr_service_config *config, const struct hr_flow *connection,
+                                    __u64 now_ns) {
+  if (!connection || !connection->syn_ns || now_ns < connection->syn_ns + HR_SYN_ANSWERED_NS) return HR_NO_BACKEND;
+  return hr_place_of_backend(config, connection->id);
+}
+
+/*
  * TCP is never hedged. A connection keeps the backend that its first packet went to, even when another one leads by
- * then. The kernel of a stopped server accepts connections, so a segment from it shows nothing, and the client would
- * wait for ever.
+ * then. The kernel of a stopped server accepts connections, so a segment from it shows nothing of the server. But a SYN
+ * that is refused, or not answered, shows that no connection can be opened there.
  */
 HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
                            const struct hr_service_config *config, const struct hr_service_policy *policy) {
@@ -308,12 +357,16 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     connection->seen_ns = now_ns;
     if (event == HR_FLOW_CLOSING) connection->closing = 1;
   } else {
-    __u32 client = hr_client_of(skb, packet, service_id);
-    struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
+    __u32 client = hr_client_of(skb, packet, service_id), held = hr_unanswered_place(config, connection, now_ns);
 
-    backend_id = hr_backend_id(config, hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns));
+    if (connection && connection->syn_ns && now_ns < connection->syn_ns + HR_SYN_ANSWERED_NS)
+      backend_id = connection->id; /* the network, or a hasty client, has sent it twice */
+    else
+      backend_id =
+          hr_backend_id(config, hr_place_of_connection(config_id | HR_OF_TCP, config, policy, held, client, now_ns));
     hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
                  event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
+    if (event == HR_FLOW_OPENING) hr_note_syn(&key, config_id, backend_id, client, now_ns);
   }
   if (READ_ONCE(policy->unrouted) && hr_is_unrouted(backend_id, now_ns))
     return hr_say_unrouted(skb, packet, service_stats, event == HR_FLOW_OPENING);

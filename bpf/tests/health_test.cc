@@ -229,6 +229,7 @@ TEST_F(HealthTest, NorDoesTheirClientSendToAnotherBackendWhatCanHaveNoCopy) {
     const uint16_t port = static_cast<uint16_t>(20000 + id);
     EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kDns4).Tcp(port, kDnsPort, kTcpSyn).Build()).packet).destination, kA4)
         << id;
+    Reply(PacketBuilder(kA4, kClient4).Tcp(kDnsPort, port, kTcpSynAck).Build());
     Bytes update = DnsQuery(id, "example.org");
     update[2] = 5 << 3;
     EXPECT_EQ(Read(Split(PacketBuilder(kClient4, kDns4).Udp(port, kDnsPort, update).Build()).packet).destination, kA4)

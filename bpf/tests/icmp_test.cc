@@ -338,8 +338,9 @@ TEST_F(IcmpTest, ARoutersErrorIsTranslatedInPlace) {
   EXPECT_EQ(Read(run6.packet).source, kRouter6);
 }
 
-TEST_F(IcmpTest, AnErrorAboutTcpIsTranslated) {
+TEST_F(IcmpTest, AnErrorAboutAnEstablishedConnectionIsTranslated) {
   Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, kTcpSyn).Build());
+  Reply(PacketBuilder(kA4, kClient4).Tcp(kDnsPort, kClientPort, kTcpSynAck).Build());
   const Bytes quote = Quote(PacketBuilder(kClient4, kA4).Tcp(kClientPort, 53, kTcpSyn), 28);
   const RunResult run = Reply(Unreachable4(kA4, quote));
   EXPECT_EQ(run.verdict, kRedirected);

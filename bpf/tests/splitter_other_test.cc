@@ -41,6 +41,7 @@ TEST_F(SplitterOtherTest, ATcpConnectionOverIpv6GoesToTheLeadersPort) {
 
 TEST_F(SplitterOtherTest, ATcpConnectionKeepsItsBackendWhenTheLeaderChanges) {
   Split(Tcp4(kTcpSyn));
+  Reply(PacketBuilder(kA4, kClient4).Tcp(kDnsPort, kClientPort, kTcpSynAck).Build());
   ASSERT_TRUE(plane().policy().PinLeader("dns4", "b").ok());
   EXPECT_EQ(Read(Split(Tcp4(kTcpAck)).packet).destination, kA4);
   EXPECT_EQ(Read(Split(Tcp4(kTcpSyn, 40001)).packet).destination, kB4) << "a new connection";

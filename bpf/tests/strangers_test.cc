@@ -294,6 +294,7 @@ TEST_F(ConnectionsTest, AConnectionEndsTwoMinutesAfterItsFinOrRst) {
   } ends[] = {{true, kFin | kAck}, {true, kRst}, {false, kFin | kAck}, {false, kRst}};
   for (const auto &end : ends) {
     FromClient(kTcpSyn);
+    FromBackend(kTcpSynAck);
     if (end.by_client) {
       FromClient(end.flags);
     } else {

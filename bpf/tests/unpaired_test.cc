@@ -5,6 +5,7 @@
 #include <netinet/in.h>
 
 #include <cstring>
+#include <set>
 
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
@@ -100,16 +101,36 @@ TEST_F(OneWayTest, TheLastUnreachablePortReachesTheClient) {
   EXPECT_EQ(error.changes.at("raw4.icmp_translated"), 1);
 }
 
-TEST_F(OneWayTest, AnErrorCountsForEightElectionTimeouts) {
+TEST_F(OneWayTest, ADownBackendGetsOneDatagramInEightElectionTimeoutsAndIsBackIfNoErrorFollows) {
   SentTo();
   Unreachable(kA4);
-  Advance(8 * 40 * kSecond - kSecond);
-  EXPECT_NE(SentTo(), kA4);
+  for (int trial = 0; trial < 3; ++trial) {
+    Advance(8 * 40 * kSecond - kSecond);
+    EXPECT_NE(SentTo(), kA4);
+    Advance(2 * kSecond);
+    const RunResult run = Send();
+    EXPECT_EQ(Read(run.packet).destination, kA4);
+    EXPECT_EQ(run.changes.at("raw4.probes"), 1);
+    Advance(HR_TRIAL_NS - kSecond);
+    for (int i = 0; i < 70; ++i) ASSERT_NE(SentTo(), kA4) << "nothing shows yet that the datagram was delivered";
+    if (trial == 2) continue;
+    Unreachable(kA4);  // as a neighbour entry fails, three seconds after the datagram
+    EXPECT_NE(SentTo(), kA4);
+  }
   Advance(2 * kSecond);
   EXPECT_EQ(SentTo(), kA4);
   EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
-  Unreachable(kA4);
-  EXPECT_NE(SentTo(), kA4) << "the next error counts as long again";
+}
+
+TEST_F(OneWayTest, WhereAllAreDownTheLeaderIsTriedAsWell) {
+  SentTo();
+  for (const char *backend : {kA4, kB4, kC4}) Unreachable(backend);
+  Advance(8 * 40 * kSecond + kSecond);
+  std::set<std::string> tried;
+  for (int i = 0; i < 3; ++i) tried.insert(SentTo());
+  EXPECT_TRUE(tried.contains(kA4));
+  Advance(HR_TRIAL_NS);
+  EXPECT_EQ(SentTo(), kA4);
 }
 
 TEST_F(OneWayTest, AnErrorAboutAnotherServicesRequestDoesNotAgeLikeThat) {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "net/netlink/watch.h"
 
+#include <linux/neighbour.h>
 #include <linux/rtnetlink.h>
 #include <sys/socket.h>
 
@@ -10,9 +11,9 @@
 namespace hedgerow::net {
 namespace {
 
-constexpr std::array<uint32_t, 9> kGroups = {RTNLGRP_LINK,        RTNLGRP_TC,         RTNLGRP_IPV4_IFADDR,
-                                             RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE, RTNLGRP_IPV6_ROUTE,
-                                             RTNLGRP_IPV4_RULE,   RTNLGRP_IPV6_RULE,  RTNLGRP_NEXTHOP};
+constexpr std::array<uint32_t, 10> kGroups = {
+    RTNLGRP_LINK,       RTNLGRP_TC,        RTNLGRP_IPV4_IFADDR, RTNLGRP_IPV6_IFADDR, RTNLGRP_IPV4_ROUTE,
+    RTNLGRP_IPV6_ROUTE, RTNLGRP_IPV4_RULE, RTNLGRP_IPV6_RULE,   RTNLGRP_NEXTHOP,     RTNLGRP_NEIGH};
 
 // Are the first `bits` of both equal? `prefix` may be shorter than `address` where its last bytes are zero.
 bool StartsWith(std::span<const uint8_t> address, std::span<const uint8_t> prefix, size_t bits) {
@@ -40,6 +41,15 @@ bool Watcher::Covers(const netlink::Message& message) const {
   });
 }
 
+// A neighbour entry of a destination that has failed, or was answered for.
+bool Watcher::Resolves(const netlink::Message& message) const {
+  const auto header = message.Header<ndmsg>();
+  const auto address = message.AttributesAfter<ndmsg>().Find(NDA_DST);
+  return (header.ndm_state & (NUD_FAILED | NUD_REACHABLE)) != 0 && address &&
+         std::any_of(interest_.destinations.begin(), interest_.destinations.end(),
+                     [&](const IpAddress& each) { return std::ranges::equal(each.wire(), *address); });
+}
+
 void Watcher::Judge(const netlink::Message& message, NetworkEvents& out) const {
   ++out.messages;
   switch (message.type) {
@@ -50,6 +60,7 @@ void Watcher::Judge(const netlink::Message& message, NetworkEvents& out) const {
       return;
     case RTM_NEWROUTE:
     case RTM_DELROUTE: out.network = out.network || Covers(message); return;
+    case RTM_NEWNEIGH: out.network = out.network || Resolves(message); return;
     case RTM_DELQDISC:
     case RTM_DELTFILTER: out.qdiscs |= interest_.ifindexes.contains(message.Header<tcmsg>().tcm_ifindex); return;
     case RTM_NEWADDR:

@@ -9,6 +9,7 @@
 
 #include <optional>
 
+#include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
 #include "net/tc/clock_qdisc.h"
@@ -82,6 +83,21 @@ TEST_F(WatchTest, RoutesToOthersArePassedOverAndCounted) {
       EXPECT_FALSE(events.any()) << command;
       EXPECT_GE(events.messages, 1u) << command;
     }
+  });
+}
+
+TEST_F(WatchTest, ANeighbourOfOursThatFailsOrAnswersIsTold) {
+  InHost([&] {
+    for (const char* address : {"10.77.0.11", "fd77::b"}) {
+      const auto becomes = [&](const char* state) {
+        return After(absl::StrCat("ip neigh replace ", address, " dev eth0 ", state));
+      };
+      EXPECT_TRUE(becomes("lladdr 02:00:00:00:00:0b nud reachable").network) << address;
+      EXPECT_FALSE(becomes("lladdr 02:00:00:00:00:0b nud stale").any()) << address;
+      EXPECT_TRUE(becomes("nud failed").network) << address;
+    }
+    EXPECT_FALSE(After("ip neigh replace 10.77.0.12 dev eth0 lladdr 02:00:00:00:00:0c nud reachable").any());
+    EXPECT_FALSE(After("ip neigh replace 10.77.0.12 dev eth0 nud failed").any());
   });
 }
 

@@ -103,6 +103,11 @@ std::vector<Problem> Troubles(const ServiceSnapshot& service, uint64_t now_ns) {
   std::vector<Problem> troubles;
   for (size_t i = 0; i < service.backends.size(); ++i) {
     const BackendSnapshot& backend = service.backends[i];
+    if (backend.health == HR_HEALTHY && backend.tcp_health != HR_HEALTHY)
+      troubles.push_back({backend.tcp_health == HR_SUSPECT ? ProblemCode::kBackendSuspect : ProblemCode::kBackendDown,
+                          absl::StrCat(service.name, ": ", i == service.leader.leader ? "leader " : "standby ",
+                                       backend.name, " refuses TCP connections, or does not answer them",
+                                       service.dry_run ? "" : "; new ones go to another backend")});
     if (backend.health == HR_HEALTHY) continue;
     down += backend.health == HR_DOWN;
     const bool leads = i == service.leader.leader;

@@ -171,6 +171,7 @@ struct BackendSnapshot {
   // To the one client that waits there in vain; HR_HEALTHY: `health` holds for it as for all others.
   hr_health one_client_health = HR_HEALTHY;
   uint64_t one_client_waits_ns = 0;
+  hr_health tcp_health = HR_HEALTHY;  // by what answers SYNs; a new connection goes by the worse of both
   uint64_t sends = 0;
   uint64_t wins = 0;
   uint64_t answer_ewma_ns = 0;

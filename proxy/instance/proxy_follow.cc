@@ -68,11 +68,46 @@ ProxyInstance::Followed ProxyInstance::Follow(const NetworkView& network, Topolo
       out.moved = true;
     }
   }
+  NoteNeighbours(network, next, out);
   TellUnrouted(next, out);
   for (const Problem& problem : CheckUplinks(next)) out.problems.push_back(problem);
   topology = std::move(next);  // which is topology_, too
   NoteFacts(topology, facts);
   return out;
+}
+
+// A backend whose neighbour entry, or its gateway's, has failed is out of reach until a probe of the kernel is
+// answered, which the daemon asks for at each look. Where a service has no other backend, requests go there: the kernel
+// itself reports that they could not be delivered.
+void ProxyInstance::NoteNeighbours(const NetworkView& network, Topology& next, Followed& out) {
+  std::set<net::Neighbour> failed;
+  for (const v1::Service& service : config_.services()) {
+    std::set<std::pair<std::string, std::string>> lost;
+    int reached = 0;
+    for (const v1::Backend& backend : service.backends()) {
+      const BackendPath* path = next.Find(service.name(), backend.name());
+      const auto address = net::IpAddress::Parse(backend.address());
+      const std::pair<std::string, std::string> name(service.name(), backend.name());
+      if (path == nullptr || path->uplink == 0 || !address.ok() || next.unrouted.contains(name)) continue;
+      const net::Neighbour neighbour(path->uplink, path->next_hop.value_or(*address));
+      if (!network.neighbours.failed.contains(neighbour) &&
+          !(network.neighbours.asked.contains(neighbour) && failed_neighbours_.contains(neighbour))) {
+        ++reached;
+        continue;
+      }
+      lost.insert(name);
+      out.problems.push_back(
+          {ProblemCode::kNoRoute,
+           absl::StrCat("service ", service.name(), ": backend ", backend.name(), " (", backend.address(),
+                        "): no host answers for ", neighbour.second.ToString(), ", its neighbour entry has failed")});
+      if (failed.insert(neighbour).second && network.neighbours.failed.contains(neighbour)) {
+        const absl::Status probed = net::ResolveNeighbour(neighbour);
+        if (!probed.ok()) LogError(Text(probed));
+      }
+    }
+    if (reached > 0) next.unrouted.merge(lost);
+  }
+  failed_neighbours_ = std::move(failed);
 }
 
 // A route that has just gone may be one that is being replaced, so the kernel programs are told after kRouteMadeAnewNs.

@@ -161,6 +161,7 @@ class ProxyInstance {
   void ReleaseSources(const NetworkView& network, Topology& next, Followed& out);
   void KeepRoutes(const NetworkView& network, const Topology& next, Followed& out);
   void RestoreRoutes(const NetworkView& network, Followed& out);
+  void NoteNeighbours(const NetworkView& network, Topology& next, Followed& out);
   void TellUnrouted(const Topology& next, Followed& out);
   absl::Status KnowUplinkRoutes();
   bool AnyBackendHere(const net::IpAddress& vip) const;
@@ -230,9 +231,10 @@ class ProxyInstance {
   bool knows_uplink_routes_ = false;
   std::set<net::IpAddress> by_uplink_;  // with `auto`
   std::map<net::IpAddress, net::VipRoute>
-      leads_;                            // as the kernel programs know them; ifindex 0: by the proxy interface
-  std::set<std::string> own_addresses_;  // likewise
-  // Backends without a route, by service and name, and since when (CLOCK_MONOTONIC).
+      leads_;                                   // as the kernel programs know them; ifindex 0: by the proxy interface
+  std::set<std::string> own_addresses_;         // likewise
+  std::set<net::Neighbour> failed_neighbours_;  // of backends, at the last look
+  // Backends that cannot be reached, by service and name, and since when (CLOCK_MONOTONIC).
   std::map<std::pair<std::string, std::string>, int64_t> unrouted_;
   std::vector<net::UniqueFd> reserve_;
   UndoStack undo_;  // last member: unwinds before what it refers to goes

@@ -139,6 +139,7 @@ absl::Status ConfigWriter::ClearBackend(uint32_t id) {
   absl::Status status;
   for (bpf_map* map : {maps.backends, maps.backend_states, maps.backend_stats, maps.backend_tuning, maps.backend_loads})
     if (status.ok()) status = Zero(map, id);
+  if (status.ok()) status = Zero(maps.backend_states, HR_TCP_STATE(id));
   for (uint32_t kind = 0; kind < HR_BACKEND_HISTOGRAMS && status.ok(); ++kind)
     status = Zero(maps.backend_histograms, id * HR_BACKEND_HISTOGRAMS + kind);
   return status;

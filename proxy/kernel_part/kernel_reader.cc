@@ -189,10 +189,11 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
               NowNs() > backend.load_state.reported_ns + HR_REPORT_LASTS_NS ? 0 : backend.load_state.reported);
   // As the programs will find when something is sent to it.
   if (backend.health != HR_HEALTHY &&
-      (hr_has_rested(state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()) ||
-       hr_error_is_old(&config, state, NowNs())))
+      hr_has_rested(&config, state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()))
     backend.health = HR_HEALTHY;
   FillOneClient(*state, config, backend);
+  backend.tcp_health =
+      static_cast<hr_health>(memory_.backend_states.At<hr_backend_state>(HR_TCP_STATE(spec.id))->health);
   if (!histograms) return backend;
   auto read = Histograms(maps.backend_histograms, spec.id, HR_BACKEND_HISTOGRAMS,
                          {counts->sends, counts->wins, counts->unanswered, backend.last_receive_ns});

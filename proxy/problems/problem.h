@@ -27,8 +27,8 @@ namespace hedgerow {
   X(kLeaderOutdated, leader_outdated, backends,                                                                    \
     "a service's cluster announces its leader, and only with older terms than the known leader's: it was set up anew under its old id", \
     "nothing, if it was: the known leader is forgotten after 20 s; otherwise look for nodes of a former cluster that still run") \
-  X(kNoRoute, no_route, network, "no route leads to a backend",                                                    \
-    "`ip route get ADDRESS` says what the kernel knows; followed as soon as there is a route")                     \
+  X(kNoRoute, no_route, network, "no route leads to a backend, or no host answers for its address or its gateway's",     \
+    "`ip route get ADDRESS` and `ip neighbour` say what the kernel knows; followed as soon as there is a route and an answer")                     \
   X(kUplinkUnfit, uplink_unfit, network,                                                                           \
     "a backend is reached through an interface without Ethernet frames, or through the proxy interface",           \
     "route the backend through another interface")                                                                 \

@@ -437,6 +437,9 @@ absl::StatusOr<NetworkView> KernelNetworkView() {
   auto sender_rules = net::ListSenderRules();
   if (!sender_rules.ok()) return sender_rules.status();
   view.sender_rules = *std::move(sender_rules);
+  auto neighbours = net::ListUnresolvedNeighbours();
+  if (!neighbours.ok()) return neighbours.status();
+  view.neighbours = *std::move(neighbours);
   const auto known = std::make_shared<const std::vector<net::AddressInfo>>(*std::move(addresses));
   view.look_up_route = [known](const net::RouteQuery& query) { return net::LookUpRoute(query, *known); };
   view.find_link = [there = view.links](int ifindex) -> absl::StatusOr<net::LinkInfo> {

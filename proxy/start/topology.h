@@ -21,6 +21,7 @@
 #include "proxy/api/config.pb.h"
 #include "net/netlink/ipsec.h"
 #include "net/netlink/link.h"
+#include "net/netlink/neighbour.h"
 #include "net/netlink/route.h"
 #include "net/netlink/rule.h"
 #include "proxy/problems/problem.h"
@@ -49,7 +50,7 @@ struct Topology {
   };
   std::vector<ServicePath> services;                       // in the configuration's order
   std::map<int, net::LinkInfo> uplinks;                    // by ifindex: all that replies may come by and that exist
-  std::set<std::pair<std::string, std::string>> unrouted;  // service and backend: the host has no route there now
+  std::set<std::pair<std::string, std::string>> unrouted;  // service and backend: the host cannot reach it now
   // By VIP, the smallest of the uplinks and routes to its backends. The proxy interface has the largest of them:
   // `mtu_bytes`, 0 where there is none.
   std::map<net::IpAddress, uint32_t> vip_mtu_bytes;
@@ -71,6 +72,7 @@ struct NetworkView {
   std::vector<net::AddressInfo> addresses;  // of the namespace
   std::vector<net::IpsecPolicy> ipsec;      // for packets that leave; empty where this process may not read them
   std::vector<net::SenderRule> sender_rules;
+  net::UnresolvedNeighbours neighbours;
   // Is it the interface of a proxy, of whatever instance? Those have copies of the host's addresses.
   bool IsOfAProxy(int ifindex, const v1::Config& config) const;
   bool ipv6_off_for_new_links = false;  // and it cannot be switched on for one of them

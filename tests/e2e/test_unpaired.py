@@ -10,6 +10,7 @@ from harness.product import RAW4, RAW6, answer_every_port_unreachable, wait_unti
 
 FAMILIES = pytest.mark.parametrize("vip, service", [(RAW4, "raw4"), (RAW6, "raw6")], ids=["ipv4", "ipv6"])
 LINES = 100
+NEIGHBOUR_TIMES = {"base_reachable_time_ms": "1000", "delay_first_probe_time": "1"}
 
 
 def up(product, profile: str, **changes):
@@ -86,6 +87,37 @@ def test_a_dead_leaders_lines_go_to_the_standby_and_come_back(product, servers, 
     with UdpClient(lab.client, vip, 4000) as client:
         wait_until(lambda: send_lines(client, f"back-{service}", 1) or servers["a"].lines(f"back-{service} "),
                    what="the lines at the leader again")
+
+
+@SINKS
+@FAMILIES
+def test_lines_to_a_host_that_is_gone_reach_the_standby_until_it_answers(product, servers, lab, vip, service):
+    """The kernel's neighbour entry has failed, and the daemon has it probed: no line is spent on that."""
+    up(product, "one-way")
+    of = "ipv6" if vip == RAW6 else "ipv4"
+    kept = {name: lab.client.run(["sysctl", "-n", f"net.{of}.neigh.eth0.{name}"]).stdout.strip() for name in NEIGHBOUR_TIMES}
+    for name, value in NEIGHBOUR_TIMES.items():
+        lab.client.run(["sysctl", "-qw", f"net.{of}.neigh.eth0.{name}={value}"])
+    lost = "no host answers for " + (lab.replica("a").ipv6 if vip == RAW6 else lab.replica("a").ipv4)
+    try:
+        with UdpClient(lab.client, vip, 4000) as client:
+            send_lines(client, f"before-{service}")
+            lab.replica("a").run(["ip", "link", "set", "eth0", "down"])
+            wait_until(lambda: send_lines(client, "lost", 1) or any(lost in problem for problem in product.status()["problems"]),
+                       timeout_s=40, what="the failed entry")
+            time.sleep(0.5)  # a route that has just gone may be one that is being replaced
+            send_lines(client, f"gone-{service}", 50, 0.1)
+            assert len(servers["b"].lines(f"gone-{service} ")) == 50
+            lab.replica("a").run(["ip", "link", "set", "eth0", "up"])
+            if vip == RAW6:
+                lab.replica("a").run(["ip", "addr", "replace", f"{lab.replica('a').ipv6}/64", "dev", "eth0", "nodad"])
+            wait_until(lambda: send_lines(client, f"back-{service}", 1) or servers["a"].lines(f"back-{service} "),
+                       timeout_s=40, what="the lines at the leader again")
+            assert not any(lost in problem for problem in product.status()["problems"])
+    finally:
+        lab.replica("a").run(["ip", "link", "set", "eth0", "up"])
+        for name, value in kept.items():
+            lab.client.run(["sysctl", "-qw", f"net.{of}.neigh.eth0.{name}={value}"])
 
 
 # -- Flows ---------------------------------------------------------------------------------------------------------
