@@ -337,7 +337,8 @@ void Node::TakeFromClients() {
       for (const Datagram& datagram : batch) {
         std::optional<kv::Request> request = front_end_.Take(datagram, now_ns_);
         if (!request.has_value()) continue;
-        if (replica_.router().TakesPlaceInWindow(*request) && !sources_->MayTakePlaceInWindow(datagram)) {
+        if (replica_.router().TakesPlaceInWindow(*request) &&
+            !sources_->MayTakePlaceInWindow(datagram, front_end_.ClientOf(request->reply_to))) {
           Send(kv::Answer{.reply_to = request->reply_to, .result = {.code = kv::ResultCode::kOverloaded}});
           continue;
         }

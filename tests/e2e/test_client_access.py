@@ -16,6 +16,7 @@ from harness.product import BIN, Product, wait_until
 
 TAG = f"acc{os.getpid()}"
 WEB, OPS = hkv.Credentials("web", bytes(range(16, 32))), hkv.Credentials("ops", bytes(range(32, 48)))
+READER = hkv.Credentials("reader", bytes(range(48, 64)))
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +29,7 @@ def lab():
 def keys(lab):
     folder = lab.client.scratch("client-keys")
     paths = {}
-    for credentials in (WEB, OPS):
+    for credentials in (WEB, OPS, READER):
         path = paths[credentials.client] = folder / f"{credentials.client}.key"
         path.touch(mode=0o600)
         path.write_text(credentials.key.hex() + "\n")
@@ -46,6 +47,7 @@ def cluster(lab, keys):
                 "anonymous": "off",
                 "named_clients": [
                     {"name": "web", "key_file": str(keys["web"]), "read": ["app/"], "write": ["app/web/"]},
+                    {"name": "reader", "key_file": str(keys["reader"]), "read": [""]},
                     {"name": "ops", "key_file": str(keys["ops"]), "read": [""], "write": [""]}]}
         made.nodes[2].config["clients"] = [f"{lab.replica('b').ipv4}/32"]
         with made:
@@ -98,6 +100,26 @@ def test_who_does_not_prove_itself_is_denied(lab, cluster):
         with pytest.raises(hkv.NoAnswer, match="one without says DENIED: the server knows no client of this name and key"):
             thief.get(b"app/x")
         assert thief.unproven == 1
+
+
+def test_opens_without_proof_take_none_of_a_named_clients(lab, cluster):
+    node = cluster.nodes[0]
+    with lab.client.socket() as flood:  # from the address that the named client has
+        flood.connect((node.host.ipv4, node.port))
+        for number in range(1, 2000):
+            flood.send(hkv.encode_request(hkv.OPEN, 1_000_000, 0, number))
+    with client(lab, node, WEB, timeout_s=2.0) as web:
+        web.open()
+        web.put(b"app/web/o", b"x")
+
+
+def test_a_client_that_may_write_nothing_opens_no_session(lab, cluster):
+    with client(lab, cluster.nodes[0], READER) as reader:
+        assert reader.get(b"app/web/nothing") is None
+        for request in (reader.open, lambda: reader.write([])):
+            with pytest.raises(hkv.HkvError) as error:
+                request()
+            assert error.value.status == hkv.DENIED
 
 
 def test_a_replayed_request_does_nothing_new_and_soon_nothing(lab, cluster):

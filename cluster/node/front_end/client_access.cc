@@ -2,6 +2,7 @@
 #include "cluster/node/front_end/client_access.h"
 
 #include <algorithm>
+#include <functional>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -21,7 +22,8 @@ bool Reads(kv::OperationKind kind) {
   return kind == kv::OperationKind::kCompareAndSet || kind == kv::OperationKind::kIncrement;
 }
 
-// OPEN, CANCEL and a WRITE without operations concern no key: a session is its client's by the token.
+// OPEN, CANCEL and a WRITE without operations concern no key: a session is its client's by the token. They take places
+// and memory of the store all the same, of which a client that may write no key gets none.
 void CheckRights(const NamedClient& client, const wire::HkvRequest& request, ClientAccess::Verdict& verdict) {
   const auto need = [&](const std::vector<std::string>& prefixes, const std::string& key, wire::HkvDenial why) {
     if (verdict.denied || Covers(prefixes, key)) return;
@@ -29,6 +31,7 @@ void CheckRights(const NamedClient& client, const wire::HkvRequest& request, Cli
     verdict.why = why;
     verdict.key = key;
   };
+  if (wire::RowOf(request.kind).writes && client.write.empty()) need(client.write, {}, wire::HkvDenial::kWrite);
   if (request.kind == wire::HkvKind::kGet) need(client.read, request.key, wire::HkvDenial::kRead);
   for (const kv::Operation& operation : request.operations) {
     need(client.write, operation.key, wire::HkvDenial::kWrite);
@@ -76,6 +79,10 @@ ClientAccess::Verdict ClientAccess::Prove(std::string_view datagram, uint64_t no
     }
   }
   return {.denied = true, .why = wire::HkvDenial::kUnproven};
+}
+
+uint64_t ClientAccess::ClientOf(KeyNumber number) const {
+  return Find(number) == nullptr ? 0 : std::hash<std::string>()(proofs_[number - first_].client->name) | 1;
 }
 
 const wire::Key* ClientAccess::Find(KeyNumber number) const {

@@ -48,6 +48,8 @@ class ClientAccess {
 
   // Of a datagram that was parsed as `request`, at `now_ms` since 1970.
   Verdict Judge(std::string_view datagram, const wire::HkvRequest& request, uint64_t now_ms) const;
+  // The same for all keys of a client, and of every reload. 0: no key of these.
+  uint64_t ClientOf(KeyNumber number) const;
   // Null: it is none of these.
   const wire::Key* Find(KeyNumber number) const;
   // Where the next one's numbers begin.

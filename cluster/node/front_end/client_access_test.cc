@@ -61,7 +61,19 @@ TEST_F(ClientAccessTest, WhatTellsAValueNeedsTheRightToReadIt) {
             "");
 }
 
-TEST_F(ClientAccessTest, WhatConcernsNoKeyIsEveryProvenClients) {
+// It would take places of the window and of sessions, and answers' memory, for which it can have no use.
+TEST_F(ClientAccessTest, AClientThatMayWriteNoKeyMakesNothingThatTheStoreRemembers) {
+  const ClientAccess access(false, {{.name = "reader", .keys = {kWeb}, .read = {""}}});
+  for (const wire::HkvRequest& request : {wire::HkvRequest{.kind = HkvKind::kOpen, .seq = 5},
+                                          wire::HkvRequest{.kind = HkvKind::kCancel, .seq = 5}, Write({})}) {
+    const ClientAccess::Verdict verdict = access.Judge(Sealed(request, "reader", kWeb), request, kNow_ms);
+    EXPECT_TRUE(verdict.denied);
+    EXPECT_EQ(verdict.why, HkvDenial::kWrite);
+  }
+  EXPECT_FALSE(access.Judge(Sealed(Get("x"), "reader", kWeb), Get("x"), kNow_ms).denied);
+}
+
+TEST_F(ClientAccessTest, WhatConcernsNoKeyIsEveryClientsThatMayWrite) {
   EXPECT_EQ(Denied({.kind = HkvKind::kOpen, .seq = 5}, "web", kWeb), "");
   EXPECT_EQ(Denied({.kind = HkvKind::kCancel, .seq = 5}, "web", kWeb), "");
   EXPECT_EQ(Denied(Write({}), "web", kWeb), "");
@@ -75,6 +87,9 @@ TEST_F(ClientAccessTest, AClientProvesItselfByItsNameAndOneOfItsKeys) {
   EXPECT_NE(by(kWebNext), 0);
   EXPECT_NE(by(kWeb), by(kWebNext));
   EXPECT_EQ(*access_.Find(by(kWebNext)), kWebNext) << "the answer's tag is made with the same";
+  EXPECT_EQ(access_.ClientOf(by(kWeb)), access_.ClientOf(by(kWebNext))) << "one client";
+  EXPECT_NE(access_.ClientOf(by(kWeb)), 0u);
+  EXPECT_EQ(access_.ClientOf(0), 0u);
   EXPECT_EQ(by(kOps), 0);
   EXPECT_EQ(Denied(get, "web", kOps), "unproven ");
   EXPECT_EQ(Denied(get, "nobody", kWeb), "unproven ");

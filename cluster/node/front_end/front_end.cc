@@ -25,6 +25,10 @@ kv::ReplyTo ReplyToClient(const Datagram& datagram, const wire::HkvRequest& requ
   return reply_to;
 }
 
+ClientAccess::KeyNumber ProvedBy(const kv::ReplyTo& reply_to) {
+  return static_cast<ClientAccess::KeyNumber>(reply_to.way[2] >> kProvedByShift);
+}
+
 }  // namespace
 
 std::array<uint64_t, 5> WayBack(const Datagram& datagram, size_t room_bytes) {
@@ -54,19 +58,27 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram, uint64_t now
     return std::nullopt;
   }
   wire::HkvParse parsed = wire::ParseHkvRequest(datagram.bytes);
-  if (const std::optional<wire::HkvDrop> drop = WhyNotServed(datagram, parsed)) {
-    Drop(*drop);
-    return std::nullopt;
-  }
   const size_t room_bytes = sources_.AnswerRoom_bytes(datagram);
   if (!parsed.request.has_value()) {
-    Send(datagram.to, datagram.from, *parsed.answer, room_bytes);
+    if (!parsed.answer.has_value()) {
+      Drop(parsed.drop);
+    } else if (IsServerPort(datagram.from.port)) {
+      Drop(wire::HkvDrop::kServerPort);
+    } else {
+      Send(datagram.to, datagram.from, *parsed.answer, room_bytes);
+    }
     return std::nullopt;
   }
   ++counters_.requests;
   wire::HkvRequest& asked = *parsed.request;
   ClientAccess::KeyNumber proved_by = 0;
   if (!MayAsk(datagram, asked, room_bytes, proved_by)) return std::nullopt;
+  // Once it is known of whom it is: what others send under a client's address uses nothing of its own.
+  if (asked.kind == wire::HkvKind::kOpen && !sources_.MayOpen(datagram, access_->ClientOf(proved_by))) {
+    refused_lately_.Note(RefusedLately::Why::kOpens, datagram.from, now_ns_);
+    Drop(wire::HkvDrop::kOpens);
+    return std::nullopt;
+  }
   kv::Request request;
   request.reply_to = ReplyToClient(datagram, asked, room_bytes, proved_by);
   request.timeout_ns = wire::Timeout_ns(asked);
@@ -76,19 +88,6 @@ std::optional<kv::Request> FrontEnd::Take(const Datagram& datagram, uint64_t now
     request.read_key = std::move(asked.key);
   }
   return request;
-}
-
-std::optional<wire::HkvDrop> FrontEnd::WhyNotServed(const Datagram& datagram, const wire::HkvParse& parsed) {
-  if (!parsed.request.has_value()) {
-    if (!parsed.answer.has_value()) return parsed.drop;
-    if (IsServerPort(datagram.from.port)) return wire::HkvDrop::kServerPort;
-    return std::nullopt;
-  }
-  if (parsed.request->kind == wire::HkvKind::kOpen && !sources_.MayOpen(datagram)) {
-    refused_lately_.Note(RefusedLately::Why::kOpens, datagram.from, now_ns_);
-    return wire::HkvDrop::kOpens;
-  }
-  return std::nullopt;
 }
 
 // Answers what is denied, with a tag if the client has proved itself.
@@ -113,6 +112,8 @@ bool FrontEnd::MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, s
        room_bytes, proved_by);
   return false;
 }
+
+uint64_t FrontEnd::ClientOf(const kv::ReplyTo& reply_to) const { return access_->ClientOf(ProvedBy(reply_to)); }
 
 void FrontEnd::SetNamedClients(bool anonymous, std::vector<NamedClient> named) {
   const ClientAccess::KeyNumber first = access_->next_number();
@@ -148,8 +149,7 @@ void FrontEnd::Answer(const kv::Answer& answer, uint32_t pushback) {
   if (reply.status != wire::HkvStatus::kNotLeader) reply.pushback = pushback;
   counters_.asked_for_no_hedge += reply.pushback == wire::kHkvNeverHedge;
   counters_.asked_for_later_hedge += reply.pushback != 0 && reply.pushback != wire::kHkvNeverHedge;
-  Send(from, to, reply, RoomOf(answer.reply_to),
-       static_cast<ClientAccess::KeyNumber>(answer.reply_to.way[2] >> kProvedByShift));
+  Send(from, to, reply, RoomOf(answer.reply_to), ProvedBy(answer.reply_to));
 }
 
 // Only a GET can bring much for little. Its client may ask again with as many bytes as the answer wants, and has sent

@@ -51,11 +51,13 @@ class FrontEnd {
   // `pushback` is what else it says (Pushback); OVERLOADED asks for no hedge by itself.
   void Answer(const kv::Answer& answer, uint32_t pushback = 0);
 
+  // The named client that has proved it (ClientAccess::ClientOf); 0: none has.
+  uint64_t ClientOf(const kv::ReplyTo& reply_to) const;
+
   const Counters& counters() const { return counters_; }
   const RefusedLately& refused_lately() const { return refused_lately_; }
 
  private:
-  std::optional<wire::HkvDrop> WhyNotServed(const Datagram& datagram, const wire::HkvParse& parsed);
   bool MayAsk(const Datagram& datagram, const wire::HkvRequest& asked, size_t room_bytes,
               ClientAccess::KeyNumber& proved_by);
   void Drop(wire::HkvDrop drop) { ++counters_.drops[static_cast<size_t>(drop)]; }

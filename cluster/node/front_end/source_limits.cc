@@ -58,25 +58,28 @@ bool SourceLimits::MaySend(const NetAddress& to, size_t payload_bytes, size_t ro
   return false;
 }
 
-bool SourceLimits::MayOpen(const Datagram& datagram) {
+bool SourceLimits::MayOpen(const Datagram& datagram, uint64_t client) {
   if (IsLoopback(datagram.from)) return true;
-  if (TakeOfBoth(Kind::kOpensOfAddress, Kind::kOpensOfPrefix, datagram.from, kSecond_ns / config_.opens_per_s))
+  if (TakeOfBoth(Kind::kOpensOfAddress, Kind::kOpensOfPrefix, datagram.from, client, kSecond_ns / config_.opens_per_s))
     return true;
   ++counters_.opens_over;
   return false;
 }
 
-bool SourceLimits::MayTakePlaceInWindow(const Datagram& datagram) {
-  if (window_cost_ns_ == 0 || TakeOfBoth(Kind::kWritesOfAddress, Kind::kWritesOfPrefix, datagram.from, window_cost_ns_))
+bool SourceLimits::MayTakePlaceInWindow(const Datagram& datagram, uint64_t client) {
+  if (window_cost_ns_ == 0 ||
+      TakeOfBoth(Kind::kWritesOfAddress, Kind::kWritesOfPrefix, datagram.from, client, window_cost_ns_))
     return true;
   ++counters_.window_over;
   return false;
 }
 
 // The address first: one that floods takes nothing of its prefix's.
-bool SourceLimits::TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t cost_ns) {
-  return Take(Of(address, from), cost_ns, kOpensBurst_ns) &&
-         Take(Of(prefix, from), cost_ns / kAddressesOfPrefix, kOpensBurst_ns);
+bool SourceLimits::TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t client, uint64_t cost_ns) {
+  Source one = Of(address, from);
+  Source all = client == 0 ? Of(prefix, from) : Source{.kind = prefix, .bits = {}};
+  one.client = all.client = client;
+  return Take(one, cost_ns, kOpensBurst_ns) && Take(all, cost_ns / kAddressesOfPrefix, kOpensBurst_ns);
 }
 
 SourceLimits::Source SourceLimits::Of(Kind kind, const NetAddress& address) {

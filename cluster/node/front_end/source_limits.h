@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What an address may make this node do before it has proved anything (ADR 40). Any host can write a victim's address
+// What a client may make this node do (ADR 40): an address before it has proved anything, a named client by its name.
+// Any host can write a victim's address
 // into a datagram, so an answer is never much longer than its request, the bytes that leave for one prefix are bounded,
 // and so are the sessions that one address opens. Networks that the operator calls trusted may have answers of any
 // length: there a source address cannot be forged. Of both front ends; on the loop's thread.
@@ -54,13 +55,15 @@ class SourceLimits {
   size_t AnswerRoom_bytes(const Datagram& request) const;
   // A datagram with so much payload leaves; false: it must not. `room_bytes`: AnswerRoom_bytes of its request.
   bool MaySend(const NetAddress& to, size_t payload_bytes, size_t room_bytes);
-  bool MayOpen(const Datagram& datagram);
-  bool MayTakePlaceInWindow(const Datagram& datagram);
+  // `client` has proved the request (ClientAccess::ClientOf): what it uses is its own, whatever comes under its
+  // address. 0: none has.
+  bool MayOpen(const Datagram& datagram, uint64_t client);
+  bool MayTakePlaceInWindow(const Datagram& datagram, uint64_t client);
 
   const Counters& counters() const { return counters_; }
 
  private:
-  // The address or prefix, zeros behind it; and what is counted.
+  // What is counted, the address or prefix with zeros behind it, and the client. A client has its name for a prefix.
   enum class Kind : uint64_t {
     kBytesOfPrefix,
     kOpensOfPrefix,
@@ -72,19 +75,20 @@ class SourceLimits {
   struct Source {
     Kind kind;
     std::array<uint64_t, 2> bits;
+    uint64_t client = 0;
     bool operator==(const Source&) const = default;
   };
   struct Hash {
     Hash() : secret(kv::TheHashSecret()) {}
     kv::HashSecret secret;
     size_t operator()(const Source& source) const {
-      uint64_t hash = static_cast<uint64_t>(source.kind);
+      uint64_t hash = static_cast<uint64_t>(source.kind) ^ source.client;
       for (const uint64_t word : source.bits) hash = kv::KeyedHash(secret, hash) ^ word;
       return kv::KeyedHash(secret, hash);
     }
   };
 
-  bool TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t cost_ns);
+  bool TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t client, uint64_t cost_ns);
   static Source Of(Kind kind, const NetAddress& address);
   bool Take(const Source& source, uint64_t cost_ns, uint64_t burst_ns);
   void Forget();

@@ -20,9 +20,9 @@ class SourceLimitsTest : public testing::Test {
     return std::to_string(number >> 24) + "." + std::to_string(number >> 16 & 255) + "." +
            std::to_string(number >> 8 & 255) + "." + std::to_string(number & 255) + ":" + std::to_string(port);
   }
-  int OpensOf(const std::string& address, int asked) {
+  int OpensOf(const std::string& address, int asked, uint64_t client = 0) {
     int opened = 0;
-    for (int i = 0; i < asked; ++i) opened += limits_.MayOpen(From(address));
+    for (int i = 0; i < asked; ++i) opened += limits_.MayOpen(From(address), client);
     return opened;
   }
   void At(uint64_t ns) { limits_.TurnBegins(ns); }
@@ -82,6 +82,22 @@ TEST_F(SourceLimitsTest, OneAddressThatOpensManySessionsLeavesItsNeighboursTheir
   EXPECT_NEAR(OpensOf("10.0.0.1:5000", 1000), 10, 1);
 }
 
+TEST_F(SourceLimitsTest, WhatANamedClientHasProvedIsItsOwnWhateverComesUnderItsAddress) {
+  At(kSecond_ns);
+  EXPECT_NEAR(OpensOf("10.0.0.1:5000", 1000), 80, 2);
+  EXPECT_NEAR(OpensOf("10.0.0.1:5000", 1000, 7), 80, 2);
+  EXPECT_EQ(OpensOf("10.0.0.1:5000", 1, 8), 1) << "another client there";
+  int opened = 0;
+  for (uint32_t network = 1; network < 250; ++network) opened += OpensOf(Address(0x0a000001 + 256 * network), 20, 7);
+  EXPECT_NEAR(opened, 640 - 80, 2) << "all addresses of one client share what a prefix has";
+}
+
+TEST_F(SourceLimitsTest, AnIpv6ClientIsItsNetworkOf64Bits) {
+  At(kSecond_ns);
+  EXPECT_NEAR(OpensOf("[2001:db8::1]:5000", 60) + OpensOf("[2001:db8::ffff:1]:5000", 60), 80, 2);
+  EXPECT_EQ(OpensOf("[2001:db8:0:1::1]:5000", 1), 1);
+}
+
 TEST_F(SourceLimitsTest, AWholePrefixHasALimitAsWell) {
   At(kSecond_ns);
   int opened = 0;
@@ -92,9 +108,9 @@ TEST_F(SourceLimitsTest, AWholePrefixHasALimitAsWell) {
 
 TEST_F(SourceLimitsTest, OneClientWithoutASessionLeavesOthersTheSecondHalfOfTheWindow) {
   constexpr kv::WindowLimits kWindow{.window_ns = 70 * kSecond_ns, .requests_max = 250'000};
-  const auto writes_of = [&](const char* address, int count) {
+  const auto writes_of = [&](const char* address, int count, uint64_t client = 0) {
     int taken = 0;
-    for (int i = 0; i < count; ++i) taken += limits_.MayTakePlaceInWindow(From(address));
+    for (int i = 0; i < count; ++i) taken += limits_.MayTakePlaceInWindow(From(address), client);
     return taken;
   };
   At(kSecond_ns);
@@ -108,16 +124,18 @@ TEST_F(SourceLimitsTest, OneClientWithoutASessionLeavesOthersTheSecondHalfOfTheW
   At(2 * kSecond_ns);
   EXPECT_NEAR(writes_of("10.0.0.1:5000", 1'000), 37, 2);
   EXPECT_EQ(OpensOf("10.0.0.1:5000", 1), 1) << "OPENs are counted apart";
+  EXPECT_NEAR(writes_of("10.0.0.1:5000", 1'000, 7), 8 * 37, 3) << "a named client has its own part";
+  EXPECT_EQ(writes_of("10.0.0.1:5000", 1, 8), 1);
 }
 
 TEST_F(SourceLimitsTest, AFullTableSharesOnePlaceAmongThoseThatHaveNone) {
   At(kSecond_ns);
-  for (uint32_t i = 0; i < 2 * kSourcesMax; ++i) limits_.MayOpen(From(Address(0x0b000000 + 256 * i)));
+  for (uint32_t i = 0; i < 2 * kSourcesMax; ++i) limits_.MayOpen(From(Address(0x0b000000 + 256 * i)), 0);
   EXPECT_GT(limits_.counters().table_full, 0u);
   EXPECT_EQ(OpensOf("12.0.0.1:5000", 1), 0) << "shares with those that flood";
   EXPECT_EQ(OpensOf(Address(0x0b000000), 1), 1) << "has its own place";
   At(20 * kSecond_ns);
-  for (uint32_t i = 0; i < 2 * kSourcesMax; ++i) limits_.MayOpen(From("13.0.0.1:5000"));
+  for (uint32_t i = 0; i < 2 * kSourcesMax; ++i) limits_.MayOpen(From("13.0.0.1:5000"), 0);
   EXPECT_EQ(OpensOf("12.0.0.1:5000", 1), 1) << "the others are forgotten";
 }
 
