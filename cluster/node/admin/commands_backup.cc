@@ -51,16 +51,22 @@ absl::Status WriteAll(int file, const std::string& path, std::string_view bytes)
 }
 
 // Empty, and this process's alone while the descriptor is open: another one would write into what has been checked.
-// What a process left that was killed is used again.
+// What a process left that was killed is used again. In a folder that others may write, what stands there may be
+// theirs: a link to a file of this user's, or a file that they read.
 absl::StatusOr<net::UniqueFd> OpenAlone(const std::string& path) {
-  net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600));
-  if (!file.valid()) return storage::FromErrno(path, "make", errno);
+  net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+  if (!file.valid() && errno != ELOOP) return storage::FromErrno(path, "make", errno);
   struct stat opened {};
   struct stat named {};
+  if (!file.valid() || fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode) || opened.st_nlink != 1 ||
+      opened.st_uid != geteuid() || (opened.st_mode & 077) != 0) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, " is no file that this user alone can read: remove it, or write to another folder"));
+  }
   const bool locked =
       flock(file.get(), LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK;  // some file systems have no locks
   const bool still_there =
-      fstat(file.get(), &opened) == 0 && stat(path.c_str(), &named) == 0 && opened.st_ino == named.st_ino;
+      lstat(path.c_str(), &named) == 0 && opened.st_dev == named.st_dev && opened.st_ino == named.st_ino;
   if (!locked || !still_there) return absl::AlreadyExistsError(absl::StrCat("another command is writing ", path));
   if (ftruncate(file.get(), 0) != 0) return storage::FromErrno(path, "write", errno);
   return file;

@@ -331,6 +331,31 @@ TEST_F(NodeCommandsTest, ASecondBackupToTheSameFileIsRefused) {
   unlink(partial.c_str());
 }
 
+// In a folder that others may write, where the kernel's own protection of sticky folders is none.
+TEST_F(NodeCommandsTest, ABackupWritesIntoNoFileThatAnotherUserMadeOrReads) {
+  Serve();
+  const std::string partial = folder_ + "/backup.partial";
+  const std::string victim = folder_ + "/victim";
+  const auto refused = [&](const std::string& what) {
+    const Outcome outcome = Node({"backup", "--socket", socket_, "--out", folder_ + "/backup"});
+    EXPECT_NE(outcome.exit_code, 0) << what;
+    EXPECT_THAT(outcome.err, HasSubstr(partial + " is no file that this user alone can read")) << what;
+    std::filesystem::remove(partial);
+  };
+  std::ofstream(victim) << "mine";
+  std::filesystem::create_symlink(victim, partial);
+  refused("a link");
+  std::filesystem::permissions(victim, std::filesystem::perms::owner_read | std::filesystem::perms::owner_write);
+  std::filesystem::create_hard_link(victim, partial);
+  refused("another name of a file");
+  EXPECT_EQ(std::filesystem::file_size(victim), 4u);
+  std::ofstream(partial).close();
+  std::filesystem::permissions(partial, std::filesystem::perms(0644));
+  refused("a file that others read");
+  EXPECT_FALSE(std::filesystem::exists(folder_ + "/backup"));
+  unlink(victim.c_str());
+}
+
 TEST_F(NodeCommandsTest, ABackupSaysWhatItMayLack) {
   Serve();
   const std::vector<std::string> words = {"backup", "--socket", socket_, "--out", folder_ + "/backup"};
