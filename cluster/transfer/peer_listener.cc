@@ -2,8 +2,8 @@
 #include "cluster/transfer/peer_listener.h"
 
 #include <fcntl.h>
+#include <linux/tcp.h>
 #include <netinet/in.h>
-#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -24,6 +24,8 @@ namespace {
 constexpr int kBacklog = 128;
 // While no more may be accepted, or accept(2) has an error that may last, such as no descriptor being left.
 constexpr int kNap_ms = 50;
+// How often connections that have not shown the key are looked at: gRPC may read from them meanwhile what it likes.
+constexpr int kUnprovedLook_ms = 5;
 
 uint64_t Now_ms() {
   const auto now = std::chrono::steady_clock::now().time_since_epoch();
@@ -115,9 +117,10 @@ void PeerListener::Stop() {
   if (thread_.joinable()) thread_.join();
 }
 
-void PeerListener::Accept(IsMember is_member, Hand hand) {
+void PeerListener::Accept(IsMember is_member, Hand hand, Refusal refusal) {
   is_member_ = std::move(is_member);
   hand_ = std::move(hand);
+  refusal_ = std::move(refusal);
   thread_ = std::thread([this] { Run(); });
 }
 
@@ -131,7 +134,13 @@ void PeerListener::Run() {
     net::UniqueFd connection(
         accept4(listening_.get(), reinterpret_cast<sockaddr*>(&from), &length, SOCK_CLOEXEC | SOCK_NONBLOCK));
     if (connection.valid()) {
-      if (const std::optional<TcpEnd> end = FromSockaddr(from); end.has_value()) Place(std::move(connection), *end);
+      const std::optional<TcpEnd> end = FromSockaddr(from);
+      if (!end.has_value()) continue;
+      if (is_member_(end->address)) {
+        Place(std::move(connection), *end);
+      } else {
+        Refuse(connection, *end);
+      }
     } else if (errno != EAGAIN && errno != EINTR && errno != ECONNABORTED) {
       (void)poll(nullptr, 0, kNap_ms);
     }
@@ -143,20 +152,24 @@ void PeerListener::Refill() {
   if (now_ms < refilled_ms_ + 1000) return;
   refilled_ms_ = now_ms;
   left_ = kPerSecond;
-  strangers_left_ = kStrangersPerSecond;
   handed_from_.clear();
 }
 
 // For a connection, and for the end of one: gRPC, or the other side, has shut down both directions.
 void PeerListener::Wait(bool accepts) {
   std::vector<pollfd> polled = {{.fd = accepts ? listening_.get() : -1, .events = POLLIN, .revents = 0}};
+  int wait_ms = accepts ? -1 : kNap_ms;
   {
     absl::MutexLock lock(&mutex_);
-    for (const Connection& connection : connections_)
+    for (const Connection& connection : connections_) {
       polled.push_back({.fd = connection.kept.get(), .events = 0, .revents = 0});
+      if (!connection.proved) wait_ms = kUnprovedLook_ms;
+    }
   }
-  if (poll(polled.data(), polled.size(), accepts ? -1 : kNap_ms) <= 0) return;
+  const int ready = poll(polled.data(), polled.size(), wait_ms);
   absl::MutexLock lock(&mutex_);
+  EndUnproved();
+  if (ready <= 0) return;
   for (auto next = connections_.begin(); next != connections_.end();) {
     const auto connection = next++;
     const int kept = connection->kept.get();
@@ -165,25 +178,46 @@ void PeerListener::Wait(bool accepts) {
   }
 }
 
+void PeerListener::EndUnproved() {
+  const uint64_t now_ms = Now_ms();
+  for (auto next = connections_.begin(); next != connections_.end();) {
+    const auto connection = next++;
+    tcp_info info{};
+    socklen_t length = sizeof(info);
+    if (connection->proved || getsockopt(connection->kept.get(), IPPROTO_TCP, TCP_INFO, &info, &length) != 0) continue;
+    if (info.tcpi_bytes_received <= kUnprovedMax_bytes && now_ms < connection->since_ms + kUnproved_ms) continue;
+    shutdown(connection->kept.get(), SHUT_RDWR);
+    ++statistics_.unproved;
+    connections_.erase(connection);
+  }
+}
+
 void PeerListener::Forget(Connections::iterator connection) {
   if (!connection->called) ++statistics_.silent;
   connections_.erase(connection);
 }
 
+void PeerListener::Refuse(const net::UniqueFd& connection, const TcpEnd& from) {
+  if (refusal_ != nullptr) {
+    const std::string why = refusal_(from.address);
+    (void)send(connection.get(), why.data(), why.size(), MSG_NOSIGNAL | MSG_DONTWAIT);
+  }
+  absl::MutexLock lock(&mutex_);
+  ++statistics_.strangers;
+}
+
 void PeerListener::Place(net::UniqueFd connection, const TcpEnd& from) {
-  const bool stranger = !is_member_(from.address);
   net::UniqueFd handed(fcntl(connection.get(), F_DUPFD_CLOEXEC, 0));
   {
     absl::MutexLock lock(&mutex_);
-    uint64_t Statistics::*const closed = handed.valid() ? WhyClosed(from, stranger) : &Statistics::no_descriptor;
+    uint64_t Statistics::*const closed = handed.valid() ? WhyClosed(from) : &Statistics::no_descriptor;
     if (closed != nullptr) {
       ++(statistics_.*closed);
       return;
     }
-    connections_.push_back({.kept = std::move(connection), .from = from, .stranger = stranger});
+    connections_.push_back({.kept = std::move(connection), .from = from, .since_ms = Now_ms()});
   }
   --left_;
-  if (stranger) --strangers_left_;
   handed_from_.push_back(from.address);
   const int on = 1;
   (void)setsockopt(handed.get(), IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
@@ -191,22 +225,20 @@ void PeerListener::Place(net::UniqueFd connection, const TcpEnd& from) {
 }
 
 // Null: it has a place.
-uint64_t PeerListener::Statistics::*PeerListener::WhyClosed(const TcpEnd& from, bool stranger) {
-  if (stranger && strangers_left_ == 0) return &Statistics::strangers;
+uint64_t PeerListener::Statistics::*PeerListener::WhyClosed(const TcpEnd& from) {
   if (std::count(handed_from_.begin(), handed_from_.end(), from.address) >= kOfSourcePerSecond)
     return &Statistics::rate;
-  return MakeRoom(from, stranger) ? nullptr : &Statistics::no_place;
+  return MakeRoom(from) ? nullptr : &Statistics::no_place;
 }
 
-bool PeerListener::MakeRoom(const TcpEnd& from, bool stranger) {
-  const auto shares = [&](const Connection& other) {
-    return stranger ? other.stranger : !other.stranger && other.from.address == from.address;
-  };
-  const size_t bound = stranger ? kConnectionsOfStrangers : kConnectionsOfSource;
+bool PeerListener::MakeRoom(const TcpEnd& from) {
+  const auto shares = [&](const Connection& other) { return other.from.address == from.address; };
   const auto shared = static_cast<size_t>(std::count_if(connections_.begin(), connections_.end(), shares));
   const bool full = connections_.size() >= kConnectionsMax;
-  if (shared < bound && !full) return true;
-  const auto makes_room = [&](const Connection& other) { return !other.proved && (shared < bound || shares(other)); };
+  if (shared < kConnectionsOfSource && !full) return true;
+  const auto makes_room = [&](const Connection& other) {
+    return !other.proved && (shared < kConnectionsOfSource || shares(other));
+  };
   const auto oldest = std::find_if(connections_.begin(), connections_.end(), makes_room);
   if (oldest == connections_.end()) return false;
   shutdown(oldest->kept.get(), SHUT_RDWR);

@@ -5,7 +5,8 @@
 //
 // A source is an IP address, since a port is no host's own. Beyond a bound a connection that has not shown the
 // cluster's key is ended for the new one, the oldest first: idle connections keep no member out, and a transfer never
-// makes room. Other sources than members have two places, in which they are answered why they are refused.
+// makes room. One that does not show it within a few bytes and seconds is ended as well, so that gRPC's parser works
+// for none for long. Connections of other sources than members are told why and closed: nothing of theirs is read.
 
 #pragma once
 
@@ -45,17 +46,20 @@ class PeerListener {
   // A cluster has at most seven members, and each makes one connection for a transfer.
   static constexpr size_t kConnectionsMax = 64;
   static constexpr size_t kConnectionsOfSource = 8;
-  static constexpr size_t kConnectionsOfStrangers = 2;
   // A leader makes one call, and may make another before the first has ended.
   static constexpr int kCallsPerConnection = 2;
   // Connections that are handed to gRPC in a second: what was ended is its to close, and takes a moment. More wait to
-  // be accepted; more of one source, and strangers', are closed, so that they keep no other source waiting.
+  // be accepted; more of one source are closed, so that they keep no other source waiting.
   static constexpr uint32_t kPerSecond = 200;
   static constexpr uint32_t kOfSourcePerSecond = 32;
-  static constexpr uint32_t kStrangersPerSecond = 10;
+  // Until it has shown the key a caller sends HTTP/2's preface, a hello and an offer, or a TLS handshake with a chain
+  // of certificates, in a few round trips.
+  static constexpr uint64_t kUnprovedMax_bytes = 64 * 1024;
+  static constexpr uint64_t kUnproved_ms = 10'000;
 
   struct Statistics {
-    uint64_t strangers = 0;      // connections from an address that is no member's, closed unheard
+    uint64_t strangers = 0;      // connections from an address that is no member's, closed unread
+    uint64_t unproved = 0;       // connections that did not show the key within kUnprovedMax_bytes and kUnproved_ms
     uint64_t displaced = 0;      // connections without a key that made room for another one
     uint64_t rate = 0;           // connections beyond kOfSourcePerSecond, closed unheard
     uint64_t no_place = 0;       // connections that were closed, because all others had shown the key
@@ -64,15 +68,17 @@ class PeerListener {
     uint64_t calls = 0;          // calls beyond kCallsPerConnection
   };
 
-  // Both are called by the listener's thread: whether an address may be a member's, and what takes over a connection.
+  // All are called by the listener's thread: whether an address may be a member's, what takes over a connection, and
+  // the bytes that tell another source why it gets none (null: it is not told).
   using IsMember = std::function<bool(const net::IpAddress&)>;
   using Hand = std::function<void(int connection)>;
+  using Refusal = std::function<std::string(const net::IpAddress&)>;
 
   // Unavailable: another process has the address ("10.0.0.1:4802", "[fd00::1]:4802").
   static absl::StatusOr<std::unique_ptr<PeerListener>> Listen(const std::string& address);
   uint16_t port() const;
   // Accepts from now on. Once.
-  void Accept(IsMember is_member, Hand hand);
+  void Accept(IsMember is_member, Hand hand, Refusal refusal);
   // Accepts no more; what was handed over stays open. As the destructor does.
   void Stop();
   ~PeerListener() { Stop(); }
@@ -91,7 +97,7 @@ class PeerListener {
   struct Connection {
     net::UniqueFd kept;  // of the same socket as gRPC's
     TcpEnd from;
-    bool stranger = false;
+    uint64_t since_ms = 0;
     bool proved = false;
     bool called = false;
     int calls = 0;
@@ -103,9 +109,11 @@ class PeerListener {
   void Run();
   void Wait(bool accepts);
   void Refill();
+  void Refuse(const net::UniqueFd& connection, const TcpEnd& from);
   void Place(net::UniqueFd connection, const TcpEnd& from);
-  uint64_t Statistics::*WhyClosed(const TcpEnd& from, bool stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  bool MakeRoom(const TcpEnd& from, bool stranger) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  uint64_t Statistics::*WhyClosed(const TcpEnd& from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  bool MakeRoom(const TcpEnd& from) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  void EndUnproved() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   Connection* Find(const std::string& caller) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void Forget(Connections::iterator connection) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -114,9 +122,9 @@ class PeerListener {
   // The thread's.
   IsMember is_member_;
   Hand hand_;
+  Refusal refusal_;
   uint64_t refilled_ms_ = 0;
   uint32_t left_ = kPerSecond;
-  uint32_t strangers_left_ = kStrangersPerSecond;
   std::vector<net::IpAddress> handed_from_;  // in this second, one entry a connection
 
   mutable absl::Mutex mutex_;

@@ -12,6 +12,7 @@
 
 #include <algorithm>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -37,7 +38,8 @@ class PeerListenerTest : public ::testing::Test {
                         absl::MutexLock lock(&mutex_);
                         handed_.emplace_back(connection);
                         handed_from_.push_back(Source(connection));
-                      });
+                      },
+                      [](const net::IpAddress& source) { return "not " + source.ToString(); });
   }
 
   // From an address of this host, such as 127.0.0.2.
@@ -143,20 +145,68 @@ TEST_F(PeerListenerTest, AllSourcesTogetherHaveABound) {
   EXPECT_EQ(listener_->statistics().displaced, 1u);
 }
 
-TEST_F(PeerListenerTest, StrangersDisplaceEachOtherAndNoMember) {
+TEST_F(PeerListenerTest, AStrangerIsToldWhyAndNothingOfItsIsReadOrHandedOn) {
   const net::UniqueFd member = Connect("127.0.0.2");
   AwaitHanded(1);
   std::vector<net::UniqueFd> strangers;
-  for (uint32_t i = 0; i < PeerListener::kStrangersPerSecond; ++i) strangers.push_back(Connect("127.0.0.66"));
-  for (size_t i = 0; i + PeerListener::kConnectionsOfStrangers < strangers.size(); ++i)
-    EXPECT_TRUE(Ended(strangers[i])) << i;
   for (int i = 0; i < 50; ++i) strangers.push_back(Connect("127.0.0.66"));
+  for (const net::UniqueFd& stranger : strangers) {
+    char told[64] = {};
+    EXPECT_TRUE(Ended(stranger));
+    EXPECT_EQ(std::string(told, static_cast<size_t>(std::max<ssize_t>(read(stranger.get(), told, sizeof(told)), 0))),
+              "not 127.0.0.66");
+  }
   const net::UniqueFd next = Connect("127.0.0.2");
-  AwaitHandedFrom("127.0.0.2", 2);
-  EXPECT_GT(listener_->statistics().strangers, 0u) << "closed unheard";
+  AwaitHanded(2);
+  EXPECT_EQ(listener_->statistics().strangers, 50u);
   EXPECT_FALSE(Ended(member, 0));
   EXPECT_FALSE(Ended(next, 0));
   EXPECT_EQ(listener_->statistics().no_place, 0u);
+  absl::MutexLock lock(&mutex_);
+  EXPECT_EQ(std::count(handed_from_.begin(), handed_from_.end(), "127.0.0.66"), 0);
+}
+
+// Of a member's address, from which any program of that host may call.
+TEST_F(PeerListenerTest, AConnectionThatSendsMuchBeforeItShowsTheKeyIsEnded) {
+  const net::UniqueFd proved = Connect("127.0.0.2");
+  const net::UniqueFd unproved = Connect("127.0.0.3");
+  AwaitHanded(2);
+  listener_->Proved(Caller(proved));
+  std::thread reader([this] {  // as gRPC reads it
+    std::vector<pollfd> both;
+    {
+      absl::MutexLock lock(&mutex_);
+      for (const net::UniqueFd& connection : handed_) both.push_back({.fd = connection.get(), .events = POLLIN});
+    }
+    std::string bytes(65'536, 0);
+    while (poll(both.data(), both.size(), 1000) > 0) {
+      for (pollfd& one : both)
+        if (one.revents != 0 && read(one.fd, bytes.data(), bytes.size()) <= 0) one.fd = -1;
+    }
+  });
+  const std::string piece(PeerListener::kUnprovedMax_bytes / 8, 'x');
+  for (int i = 0; i < 7; ++i) {
+    for (const int fd : {proved.get(), unproved.get()}) ASSERT_GT(send(fd, piece.data(), piece.size(), 0), 0);
+  }
+  EXPECT_FALSE(Ended(unproved, 100)) << "a handshake may be so long";
+  for (int i = 0; i < 3; ++i) {
+    for (const int fd : {proved.get(), unproved.get()}) (void)send(fd, piece.data(), piece.size(), MSG_NOSIGNAL);
+  }
+  EXPECT_TRUE(Ended(unproved));
+  EXPECT_FALSE(Ended(proved, 100));
+  EXPECT_EQ(listener_->statistics().unproved, 1u);
+  reader.join();
+}
+
+TEST_F(PeerListenerTest, AConnectionThatDoesNotShowTheKeyInTimeIsEnded) {
+  const net::UniqueFd proved = Connect("127.0.0.2");
+  const net::UniqueFd unproved = Connect("127.0.0.2");
+  AwaitHanded(2);
+  listener_->Proved(Caller(proved));
+  EXPECT_FALSE(Ended(unproved, PeerListener::kUnproved_ms / 2));
+  EXPECT_TRUE(Ended(unproved));
+  EXPECT_FALSE(Ended(proved, 0));
+  EXPECT_EQ(listener_->statistics().unproved, 1u);
 }
 
 // It is a member's, but what it opens is another program's.
@@ -175,15 +225,15 @@ TEST_F(PeerListenerTest, ASourceThatOpensManyKeepsNoOtherWaiting) {
 }
 
 TEST_F(PeerListenerTest, AfterAQuietSecondEachSourceIsHeardAgain) {
-  std::vector<net::UniqueFd> strangers;
-  for (int i = 0; i < 50; ++i) strangers.push_back(Connect("127.0.0.66"));
-  const net::UniqueFd member = Connect("127.0.0.2");
-  AwaitHandedFrom("127.0.0.2", 1);
-  const size_t handed = strangers.size() - listener_->statistics().strangers;
-  EXPECT_LT(handed, strangers.size());
+  std::vector<net::UniqueFd> flood;
+  for (uint32_t i = 0; i < 3 * PeerListener::kOfSourcePerSecond; ++i) flood.push_back(Connect("127.0.0.2"));
+  const net::UniqueFd member = Connect("127.0.0.3");
+  AwaitHandedFrom("127.0.0.3", 1);
+  const size_t handed = flood.size() - listener_->statistics().rate;
+  EXPECT_LT(handed, flood.size());
   (void)poll(nullptr, 0, 1100);
-  const net::UniqueFd next = Connect("127.0.0.66");
-  AwaitHandedFrom("127.0.0.66", static_cast<long>(handed) + 1);
+  const net::UniqueFd next = Connect("127.0.0.2");
+  AwaitHandedFrom("127.0.0.2", static_cast<long>(handed) + 1);
   EXPECT_FALSE(Ended(next, 0));
 }
 

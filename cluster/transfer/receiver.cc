@@ -35,6 +35,21 @@ constexpr int kHandshake_ms = 5000;
 // For a transfer that a newer one ends.
 constexpr absl::Duration kMakeWay = absl::Seconds(5);
 
+// What HTTP/2 tells a client that is not served (RFC 9113, sections 6.5 and 6.8): SETTINGS, then GOAWAY with the
+// reason.
+std::string NoMembersAddress(const net::IpAddress& source) {
+  const std::string why =
+      absl::StrCat("connections from ", source.ToString(),
+                   " are not taken: it is no member's address, and `peer_clients` does not list it");
+  std::string frames(
+      "\0\0\0\4\0\0\0\0\0"  // no settings
+      "\0\0\0\7\0\0\0\0\0"  // GOAWAY, of a length that follows from the reason
+      "\0\0\0\0\0\0\0\xc",  // no stream was begun; INADEQUATE_SECURITY
+      26);
+  frames[11] = static_cast<char>(8 + why.size());
+  return frames + why;
+}
+
 using Stream = grpc::ServerReaderWriter<v1::Frame, v1::Frame>;
 
 class Service final : public v1::SnapshotTransfer::Service {
@@ -51,15 +66,6 @@ class Service final : public v1::SnapshotTransfer::Service {
                                        " calls already: a member makes one call in each"));
     }
     const auto ends = absl::MakeCleanup([this, &peer] { listener_.EndCall(peer); });
-    const std::optional<TcpEnd> source = ParseCaller(peer);
-    if (!source.has_value() || !host_.MayCall(source->address)) {
-      absl::MutexLock lock(&mutex_);
-      ++statistics_.source;
-      return grpc::Status(
-          grpc::StatusCode::PERMISSION_DENIED,
-          absl::StrCat("connections from ", peer,
-                       " are not taken: it is no member's address, and `peer_clients` does not list it"));
-    }
     std::optional<Caller> caller = Meet(*context, *stream);
     if (!caller.has_value()) {
       // One message for all reasons: an unauthenticated caller learns nothing from it.
@@ -274,8 +280,6 @@ class Service final : public v1::SnapshotTransfer::Service {
     absl::Status taken = host_.Take({.event = {.leader = from, .term = term, .snapshot = header.snapshot},
                                      .size_bytes = partial->size_bytes(),
                                      .state = *std::move(state)});
-    // Nothing refers to it, and leaders that come and go would fill the disk with theirs.
-    if (!taken.ok()) folder_.Remove(last);
     return taken;
   }
 
@@ -298,6 +302,7 @@ class Server final : public Receiver {
   Server(ReceiverOptions options, storage::SnapshotFolder folder, ReceiverHost& host,
          std::unique_ptr<PeerListener> listener)
       : host_(host),
+        tls_(options.tls != nullptr),
         credentials_(options.tls != nullptr ? options.tls->Server() : grpc::InsecureServerCredentials()),
         listener_(std::move(listener)),
         service_(std::move(options), std::move(folder), host, *listener_) {}
@@ -336,7 +341,8 @@ class Server final : public Receiver {
                         grpc::experimental::ExternalConnectionAcceptor::NewConnectionParameters handed;
                         handed.fd = connection;
                         acceptor_->HandleNewConnection(&handed);
-                      });
+                      },
+                      tls_ ? PeerListener::Refusal() : NoMembersAddress);
     return absl::OkStatus();
   }
 
@@ -349,6 +355,7 @@ class Server final : public Receiver {
 
  private:
   ReceiverHost& host_;
+  const bool tls_;
   const std::shared_ptr<grpc::ServerCredentials> credentials_;
   const std::unique_ptr<PeerListener> listener_;
   Service service_;

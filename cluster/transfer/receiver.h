@@ -5,10 +5,9 @@
 // that is whole is synced, checked, made into a state machine and published before its user hears of it. Runs
 // on gRPC's threads.
 //
-// Connections are bounded (peer_listener.h). A caller from an address that is no member's is refused at once. One that
-// has not shown that it has the cluster's key holds one of a few threads and changes nothing else. What a transfer
-// holds is bounded by its window in memory and by the offered size on the disk, which is set aside before the first
-// byte comes.
+// Connections are bounded (peer_listener.h), and so is what a caller sends before it has shown that it has the
+// cluster's key; until then it holds one of a few threads and changes nothing else. What a transfer holds is bounded by
+// its window in memory and by the offered size on the disk, which is set aside before the first byte comes.
 
 #pragma once
 
@@ -61,7 +60,8 @@ class ReceiverHost {
   // Whether such a snapshot, of the leader of this term, would be of use. AlreadyExists: what it holds is here
   // already. Other errors are reported to the node that offers it.
   virtual absl::Status Judge(const Offered& offered) = 0;
-  // OK: the core has it. Waits for that.
+  // OK: the core has it. Waits for that. If the core refuses it the file is gone from the folder; if the node stops
+  // first it stays, and is what the next process finds.
   virtual absl::Status Take(Received received) = 0;
 };
 
@@ -71,7 +71,6 @@ struct ReceiverStatistics {
   uint64_t broken_off = 0;       // the connection ended before
   uint64_t refused = 0;          // no room, damaged, or of no use to the core
   uint64_t unauthenticated = 0;  // connections and frames without the right key
-  uint64_t source = 0;           // calls from an address that is no member's, which were told so
   uint64_t certificate = 0;      // calls with a certificate that names another member, or none
   uint64_t received_bytes = 0;
   PeerListener::Statistics connections{};

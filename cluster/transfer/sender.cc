@@ -162,7 +162,12 @@ class Sender::Call {
     if (!absl::IsUnavailable(status) || finished.ok() || finished.error_code() == grpc::StatusCode::CANCELLED)
       return status;
     if (finished.error_message().empty()) return status;
-    return absl::UnavailableError(absl::StrCat(std::string(status.message()), ": ", finished.error_message()));
+    // What a GOAWAY says (receiver.cc) stands in gRPC's account of the error alone.
+    const std::string account = context_.debug_error_string();
+    const size_t said = account.find("connections from ");
+    const std::string why =
+        said == std::string::npos ? finished.error_message() : account.substr(said, account.find('"', said) - said);
+    return absl::UnavailableError(absl::StrCat(std::string(status.message()), ": ", why));
   }
 
  private:

@@ -164,7 +164,7 @@ TEST_F(TransferTest, AConnectionFromElsewhereIsRefusedBeforeItIsAsked) {
   sender->Send(OfferOf(At(500, 3)));
   const absl::Status ended = AwaitEnd();
   EXPECT_THAT(ended.message(), HasSubstr("`peer_clients` does not list it")) << ended;
-  EXPECT_EQ(receiver_->statistics().source, 1u);
+  EXPECT_GE(receiver_->statistics().connections.strangers, 1u) << "gRPC may try again";
   EXPECT_EQ(receiver_->statistics().unauthenticated, 0u);
   EXPECT_EQ(receiver_->statistics().begun, 0u);
 }
@@ -182,7 +182,7 @@ TEST_F(TransferTest, ACallerIsKnownByItsIpv6AddressToo) {
     absl::MutexLock lock(&mutex_);
     ended_.clear();
   }
-  EXPECT_EQ(receiver_->statistics().source, 1u);
+  EXPECT_GE(receiver_->statistics().connections.strangers, 1u);
 }
 
 TEST_F(TransferTest, UnauthenticatedCallersThatSendNothingKeepNoOtherOut) {
@@ -310,7 +310,20 @@ TEST_F(TransferTest, WhatTheCoreDoesNotTakeIsNotDelivered) {
   }
   EXPECT_EQ(trouble, "node 2: another term has begun") << "reported while it is tried again";
   EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("another term has begun"));
-  EXPECT_EQ(FilesAtReceiver(), 0u) << "nor kept";
+}
+
+// Its log may begin behind that one. (What the core refuses goes: RaftSnapshotsTest.)
+TEST_F(TransferTest, ANodeThatStopsMeanwhileKeepsItsOwnSnapshotOfTheSameEntry) {
+  Take(At(500, 3), 100);
+  std::filesystem::copy_file(sent_->PathOf(At(500, 3)), got_->PathOf(At(500, 3)));
+  {
+    absl::MutexLock lock(&mutex_);
+    take_ = absl::UnavailableError("the node stops");
+  }
+  const std::unique_ptr<Sender> sender = NewSender(0, 1, 1);
+  sender->Send(OfferOf(At(500, 3)));
+  EXPECT_THAT(std::string(AwaitEnd().message()), HasSubstr("the node stops"));
+  EXPECT_TRUE(SameFile(At(500, 3)));
 }
 
 TEST_F(TransferTest, AFollowerThatHasEverythingIsWaitedForWhileItMakesAStateOfIt) {

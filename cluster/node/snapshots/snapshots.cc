@@ -314,6 +314,10 @@ void Snapshots::Install(uint64_t now_ns, kv::Replica& replica, offload::KernelBr
   }
   if (replica.raft().commit() < last.index) {
     arrived->taken = absl::FailedPreconditionError("another term has begun, or its sender does not lead");
+    // Nothing refers to it: this node's own snapshot of that entry cannot be there yet, and by the next turn it may.
+    // Leaders that come and go would fill the disk with theirs. The receiver still has the file open, so nothing waits
+    // for it here.
+    folder_.Remove(last);
   }
   arrived->done.Notify();
 }
@@ -382,11 +386,11 @@ void Snapshots::AddTo(uint64_t now_ns, int64_t unix_s, const raft::Raft& raft, N
              {"received", got.received},
              {"receive_broken_off", got.broken_off},
              {"receive_refused", got.refused},
-             {"unauthenticated", got.unauthenticated},
-             {"source", got.source}});
+             {"unauthenticated", got.unauthenticated}});
   const transfer::PeerListener::Statistics& connections = got.connections;
   AddCounts(status, "snapshot_connections",
             {{"source", connections.strangers},
+             {"unproved", connections.unproved},
              {"displaced", connections.displaced},
              {"rate", connections.rate},
              {"no_place", connections.no_place},
