@@ -92,10 +92,13 @@ absl::Status RemoveGroupPins(const std::string& bpffs, const std::string& name) 
   {
     const auto lock = LockParent(Parent(bpffs));
     if (!lock.ok()) return lock.status();
-    const std::string path = GroupPinDir(bpffs, name);
-    for (const std::string& folder : {path, absl::StrCat(path, "+")}) {
-      if (absl::Status status = RemoveTree(folder); !status.ok()) return status;
-    }
+    // Unfinished again first: the next start must find no half of a group where this is cut short.
+    const std::string path = GroupPinDir(bpffs, name), unfinished = absl::StrCat(path, "+");
+    absl::Status status = RemoveTree(unfinished);
+    if (status.ok() && rename(path.c_str(), unfinished.c_str()) != 0 && errno != ENOENT)
+      status = absl::ErrnoToStatus(errno, absl::StrCat("removing ", path));
+    if (status.ok()) status = RemoveTree(unfinished);
+    if (!status.ok()) return status;
     rmdir(Parent(bpffs).c_str());
   }
   return net::ReleaseBpffs(bpffs).status();

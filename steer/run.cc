@@ -10,6 +10,7 @@
 #include <array>
 #include <optional>
 
+#include "absl/cleanup/cleanup.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/unique_fd.h"
@@ -104,6 +105,7 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   if (!settings.metrics.empty() && !operate::IsListenText(settings.metrics))
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics: got \"", settings.metrics, "\", expected ADDRESS:PORT or unix:/PATH"));
+  const absl::Cleanup unbounded = [] { alarm(0); };  // the group's own end, behind the servers', is never cut short
   operate::Auxiliary<operate::HttpServer> metrics("metrics",
                                                   [&]() -> absl::StatusOr<std::unique_ptr<operate::HttpServer>> {
                                                     if (settings.metrics.empty()) return nullptr;
@@ -120,6 +122,7 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   operate::NotifyServiceManager("READY=1");
   (*loop)->Run();
   operate::NotifyServiceManager("STOPPING=1");
+  operate::BoundTheEnd();
   return absl::OkStatus();
 }
 

@@ -240,8 +240,8 @@ absl::Status Socket::Drain(const std::function<bool(const Message&)>& visit) {
   for (bool more = true; more;) {
     const ssize_t received = recv(fd_.get(), buffer.data(), buffer.size(), MSG_DONTWAIT);
     if (received < 0 && errno == EINTR) continue;
-    if (received < 0 && errno == ENOBUFS) {
-      overflowed = true;
+    if (received < 0 && errno == ENOBUFS) {  // said once for each overflow
+      if (std::exchange(overflowed, true)) break;
       continue;
     }
     if (received < 0 && (errno == EAGAIN || errno == EWOULDBLOCK)) break;

@@ -8,6 +8,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from fnmatch import fnmatch
 from pathlib import Path
 
 from faults import lane
@@ -24,7 +25,7 @@ def known() -> list[tuple[str, ...]]:
 
 def is_known(fault: lane.Fault) -> bool:
     place = fault.place
-    return any(life in ("*", place.life) and call in ("*", place.call) and errno in ("*", fault.errno) and part in place.where
+    return any(fnmatch(place.life, life) and call in ("*", place.call) and errno in ("*", fault.errno) and part in place.where
                for life, call, errno, part, _reason in known())
 
 

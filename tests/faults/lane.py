@@ -20,7 +20,8 @@ _FILE = re.compile(r"\d+<(/[^>]*)>")
 _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 # Of these the descriptor says where they are; what is read and written differs from time to time.
 _BY_DESCRIPTOR = re.compile(r"read|write|recv|poll|epoll|fcntl|pread|pwrite|getdents")
-_LIBRARY = re.compile(r'openat\(.*\.so[.\d]*"')
+_CHILD = re.compile(r" (?:vfork\(|<\.\.\. vfork|clone3?\((?!.*CLONE_THREAD)|<\.\.\. clone |<\.\.\. clone3 (?!.*parent_tid)).* = (\d+)$")
+_LIBRARY = re.compile(r'(?:openat\(.*|read\(\d+<[^>]*)\.so\b')
 
 
 @dataclasses.dataclass(frozen=True)
@@ -51,7 +52,7 @@ def strace() -> str:
 
 def _command(trace: Path, calls: str, *options: str) -> list[str]:
     """To stand before the program's command line: the program keeps the pid, and strace stays out of its process group."""
-    return [strace(), "-DDD", "-f", "-q", "-y", "--seccomp-bpf", "-o", str(trace), "-e", f"trace={calls}", "-e", "signal=none", *options]
+    return [strace(), "-DDD", "-f", "-q", "-y", "--seccomp-bpf", "-A", "-o", str(trace), "-e", f"trace={calls}", "-e", "signal=none", *options]
 
 
 def recording(trace: Path) -> list[str]:
@@ -75,9 +76,10 @@ def plants(trace: Path, tag: str) -> dict[str, tuple[str, list[str]]]:
 
 
 def is_hit(fault: Fault, trace: Path) -> bool:
-    """Whether a call of the fault's kind failed: another thread may have been first."""
+    """Whether a call of the fault's kind failed; of bpf(2) no other, for it is one that cannot fail so."""
     lines = [line for line in trace.read_text(errors="replace").splitlines() if "(INJECTED)" in line] if trace.exists() else []
-    return any(_key(call[2], call[3])[:40] == fault.place.where[:40] for call in map(_CALL.match, lines) if call)
+    are = [_key(call[2], call[3])[:40] == fault.place.where[:40] for call in map(_CALL.match, lines) if call]
+    return all(are) if are and fault.place.call == "bpf" else any(are)
 
 
 def _key(call: str, arguments: str) -> str:
@@ -88,17 +90,28 @@ def _key(call: str, arguments: str) -> str:
 def places(life: str, trace: Path) -> list[Place]:
     """In their order. Until the loader has found its libraries there is no program that could do something about a fault."""
     lines = trace.read_text(encoding="utf-8", errors="replace").splitlines()
-    main = lines[0].split(None, 1)[0]
-    loaded = max((number for number, line in enumerate(lines[:400]) if line.startswith(f"{main} ") and _LIBRARY.search(line)), default=0)
+    loaded: dict[str, int] = {}  # by process
+    seen: Counter[str] = Counter()
+    for number, line in enumerate(lines):
+        pid = line.split(None, 1)[0]
+        seen[pid] += 1
+        if seen[pid] < 300 and _LIBRARY.search(line):
+            loaded[pid] = number
     of_thread: Counter[tuple[str, str]] = Counter()
     of_place: Counter[tuple[str, str]] = Counter()
     of_loader: Counter[str] = Counter()
-    found = []
+    found, children, loader = [], set(), ""
     for number, line in enumerate(lines):
+        if child := _CHILD.search(line):
+            children.add(child[1])
+        if line.split(None, 1)[0] in children:
+            continue  # another program's
         if (call := _CALL.match(line)) is None or call[2] not in OF_CALL:
             continue
         of_thread[call[1], call[2]] += 1
-        if number <= loaded:
+        if number <= loaded.get(call[1], -1):
+            if call[1] != loader:
+                loader, of_loader = call[1], Counter()
             of_loader[call[2]] += 1
         # Where the ordinal is one of the loader's, its call would fail.
         if of_thread[call[1], call[2]] <= of_loader[call[2]]:

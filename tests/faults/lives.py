@@ -27,6 +27,7 @@ from deploy.lab.servers.load import binary  # noqa: E402
 from harness.dns import UdpClient  # noqa: E402
 from harness.product import BIN, VIP4, Product  # noqa: E402
 from harness.stack import Stack  # noqa: E402
+from harness.steer import Group, made_folder, made_netns  # noqa: E402
 
 START_S, SERVE_S, END_S, COMMAND_S = 15.0, 8.0, 10.0, 25.0
 DOCUMENTED = (0, 1, 2, 3, 4)  # docs/cli.md
@@ -47,6 +48,13 @@ def until(condition: Callable[[], object], within_s: float, what: str):
             raise Wrong(f"{what}: not within {within_s:.0f} s")
         time.sleep(0.02)
     return value
+
+
+def wait_for_start(process: subprocess.Popen, log: Path, said: str) -> None:
+    """What comes then judges whether it serves: the log may be what fails."""
+    deadline = time.monotonic() + START_S
+    while process.poll() is None and said not in log.read_text(errors="replace") and time.monotonic() < deadline:
+        time.sleep(0.02)
 
 
 def check_end(code: int, said: str) -> None:
@@ -78,7 +86,7 @@ def command(prefix: Prefix, *words, run=subprocess.run) -> None:
         done = run([*prefix, *map(str, words)], capture_output=True, text=True, check=False, timeout=COMMAND_S, errors="replace")
     except subprocess.TimeoutExpired:
         raise Wrong(f"{Path(str(words[0])).name} {words[1]} does not end within {COMMAND_S:.0f} s") from None
-    check_end(done.returncode, done.stderr)
+    check_end(done.returncode, done.stdout + done.stderr)  # `doctor` ends with 1 for what it finds
 
 
 class Hedgerowd:
@@ -121,9 +129,7 @@ class Hedgerowd:
             self.leave()
         child = self.stack.lab.client.popen([*prefix, BIN / "hedgerowd", "--config", file], log=log)
         try:
-            began = time.monotonic()
-            while child.poll() is None and "serves instance" not in log.read_text(errors="replace") and time.monotonic() < began + START_S:
-                time.sleep(0.02)  # what comes judges whether it serves: the log may be what fails
+            wait_for_start(child, log, "serves instance")
             made = child.poll() is None
             if made:
                 self.grow(child, log)
@@ -180,11 +186,19 @@ class Hedgerowd:
 
     def check_nothing_left(self, log: Path | None = None) -> None:
         """`log`: of a program that could not remove it, as long as it says so. The next start does, then."""
+        with contextlib.suppress(FileNotFoundError):  # of another lab, which went while we looked: once more
+            return self._check_nothing_left(log)
+        return self._check_nothing_left(log)
+
+    def _check_nothing_left(self, log: Path | None) -> None:
         try:
             self.product.check_nothing_left()
         except AssertionError as differs:
             if log is None or not re.search(r"while (taking down|undoing a failed start): |cannot be removed", log.read_text(errors="replace")):
-                raise Wrong("; ".join(line[:70] for line in str(differs).splitlines() if re.match("left behind: (link|rule|pin|route|process|run file|bpf )", line))[:600]) from None
+                # The lock of a daemon that a library ended is no lock any more: flock(2) went with the process.
+                left = [line for line in str(differs).splitlines() if re.match("left behind: (link|rule|pin|route|process|run file|bpf )", line)]
+                if log is None or any(not re.search(r"run file \S+\.lock ", line) for line in left):
+                    raise Wrong("; ".join(line[:70] for line in left)[:600]) from None
 
 
 class Adopting(Hedgerowd):
@@ -307,4 +321,103 @@ class MemoryNode(Node):
     durability = "memory"
 
 
-LIVES = {life.name: life for life in (Hedgerowd, Adopting, Node, MemoryNode)}
+class Steer:
+    """Run, serve on both transports, resize, upgrade (the next supervisor takes over what a killed one had), stop."""
+
+    name = "hedgerow-steer"
+
+    def __init__(self, tag: str):
+        self.tag = tag
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self.net = stack.enter_context(made_netns(f"hr-{self.tag}"))
+            self.folder = stack.enter_context(made_folder())
+            self._running = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self.net.kill_all()
+        Group(self.net, self.folder, self.tag).cli("clean", "--name", self.tag, ok=False)
+        self._running.close()
+
+    def start(self, prefix: Prefix, log: Path) -> tuple[Group, subprocess.Popen]:
+        group = Group(self.net, self.folder, self.tag)
+        words = [*prefix, str(BIN / "hedgerow-steer"), *group.command()]
+        with self.net.entered(), log.open("wb") as output:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        wait_for_start(process, log, "ready: ")
+        return group, process
+
+    def serves(self) -> None:
+        def answered() -> bool:
+            with contextlib.suppress(OSError):
+                return bool(self.net.udp("127.0.0.7") and self.net.tcp("127.0.0.8"))
+            return False
+
+        until(answered, SERVE_S, "the group serves")
+
+    def serves_or_says(self, log: Path) -> None:
+        """A worker that cannot be started leaves its slot empty, which the log names."""
+        if not re.search(r" (warning|error) ", log.read_text(errors="replace")):
+            self.serves()
+
+    def live(self, prefix: Prefix) -> None:
+        log = self.folder / "traced.log"
+        group, process = self.start(prefix, log)
+        try:
+            if process.poll() is None:
+                self.serves_or_says(log)
+                for number in ("3", "2"):
+                    command([], *group._words(("resize", number, "--name", self.tag, "--run-dir", str(group.run_dir))))
+                self.serves_or_says(log)
+                if process.poll() is None:
+                    end(process, log)
+            check_end(process.wait(END_S), log.read_text(errors="replace"))
+        finally:
+            process.kill()
+            process.wait()
+        group, process = self.start([], log)
+        if process.poll() is not None:
+            raise Wrong(f"the next start fails: {log.read_text(errors='replace')[-300:]}")
+        self.serves()
+        end(process, log)
+        group.cli("clean", "--name", self.tag, ok=False)
+        if left := group.left():
+            raise Wrong(f"left behind: {left}")
+
+
+class Commands(Hedgerowd):
+    """The commands of the proxy, one after the other, each to its end: those that start and end a daemon trace the command alone."""
+
+    name = "hedgerow"
+
+    def live(self, prefix: Prefix) -> None:
+        client, words = self.stack.lab.client, [str(BIN / "hedgerow")]
+        file, socket = self.config("10ms"), ["--socket", str(self.product.socket)]
+
+        def traced(*call: str | Path) -> None:
+            command([word for word in prefix if word != "-f"] if call[0] == "up" else prefix, *words, *call, run=client_run)
+
+        def client_run(argv, **options):
+            return client.run(argv, check=False, timeout=options["timeout"])
+
+        traced("validate", file)
+        traced("plan", "--config", file)
+        traced("up", "--config", file, "--log", self.product.log)
+        if self.product.admin("status", check=False).returncode != 0:
+            self.next_start(file)
+        for call in (["status"], ["reload"], ["trace", "--count", "1", "--for", "1s"], ["sysdump", "--out", self.product.folder / "dump.tar.gz"], ["doctor"]):
+            traced(*call, *([] if call[0] == "doctor" else socket))
+        self.serves("the proxy")
+        traced("down", *socket)
+        if self.product.admin("status", check=False).returncode == 0:
+            self.down()
+        traced("clean", "--instance", self.product.instance)
+        self.product.clean()
+        self.check_nothing_left()
+        self.next_start(file)
+        self.down()
+
+
+LIVES = {life.name: life for life in (Hedgerowd, Adopting, Commands, Node, MemoryNode, Steer)}
