@@ -168,6 +168,7 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     assert "sound (1 services, 2 backends)" in system.run(page["configure"])
     assert system.run(page["serve"]).startswith("192.0.2.1\n")
     system.run("man hedgerow > /dev/null && man hedgerow.yaml > /dev/null && python3 -c 'import hkv'")
+    check_networkd(root[0], system)
 
     check_steering(root[0], system, page)
 
@@ -221,6 +222,17 @@ def check_a_wrong_file(system: Booted, unit: str, user: str, text: str) -> None:
         "ExecMainStatus=2", "NRestarts=0", "Result=exit-code"}
     journal = system.run(f"journalctl --no-pager --output=cat --priority=err --unit={unit}")
     assert 1 <= journal.count(f"{file}:1:") <= 3, journal
+
+
+def check_networkd(root: Path, system: Booted) -> None:
+    """A file of systemd-networkd that matches our links, as cloud images' files do, gives them nothing; x0 is the control."""
+    (root / "etc/systemd/network/50-all.network").write_text("[Match]\nName=hr* x0\n[Network]\nAddress=10.76.0.1/24\n", encoding="utf-8")
+    # Where /sys is writable networkd waits for udev, which a container does not have.
+    system.run("ip link add x0 type veth peer name x1; ip link set x0 up; ip link set x1 up; mount -o remount,bind,ro /sys; systemctl start systemd-networkd; "
+               "until ip address show dev x0 | grep -q 10.76.0.1; do sleep 0.1; done; sleep 1; mount -o remount,bind,rw /sys")
+    assert "hr" not in system.run("ip -brief address show to 10.76.0.0/24")
+    assert system.run("networkctl list --no-legend 'hr0*'").count("unmanaged") == 4
+    system.run("rm /etc/systemd/network/50-all.network; systemctl stop systemd-networkd.socket systemd-networkd; ip link del x0")
 
 
 def workers(system: Booted, group: str = "flows") -> dict[int, int]:
