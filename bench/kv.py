@@ -16,7 +16,6 @@ from bench.outcome import Check, at_least, at_most, median
 from chaos.systems import Running, Settings, running
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster
-from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers import hashicorp_node
 from deploy.lab.servers.hedgerow_node import SERVE_PORT
 from plots import looks
@@ -160,9 +159,8 @@ def store_of(cell: Cell, lab: Lab, arguments: argparse.Namespace) -> Iterator[Ru
         with hashicorp_raft.running(lab, arguments.hashicorp_reads) as up:
             yield up
         return
-    with (DataDirs(TAG, cell.mode) as data,
-          running(SYSTEMS[cell.system], lab, data.path,
-                  Settings(cell.mode, cell.replicas, named_client=_CLIENT if cell.system == "hedgerow-named" else None)) as up):
+    with running(SYSTEMS[cell.system], lab,
+                 Settings(cell.mode, cell.replicas, named_client=_CLIENT if cell.system == "hedgerow-named" else None)) as up:
         yield up
 
 

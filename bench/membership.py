@@ -22,7 +22,6 @@ from chaos.load_process import sending
 from chaos.systems import Running, Settings, running
 from chaos.unavailable import read_history
 from deploy.lab import Lab
-from deploy.lab.data_dirs import DataDirs
 from deploy.lab.members import Delivered, Operator
 from deploy.lab.servers.hedgerow_node import PEER_PORT, HedgerowNode
 from plots import looks
@@ -169,7 +168,7 @@ def _final_read(up: Running, done: Changes) -> list[str]:
 @contextlib.contextmanager
 def cluster_of_three(lab: Lab, mode: str, offloads: str) -> Iterator[Running]:
     settings = Settings(mode, REPLICAS, short_logs=True, joining=1, offloads=offloads == "on")
-    with DataDirs(lab.tag, mode) as data, running("hedgerow", lab, data.path, settings) as up:
+    with running("hedgerow", lab, settings) as up:
         try:
             yield up
         finally:

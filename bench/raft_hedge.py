@@ -24,7 +24,6 @@ from chaos.systems import running as running_system
 from chaos.unavailable import Event, Request
 from deploy.lab import CommandFailed, Lab
 from deploy.lab.cluster import Cluster
-from deploy.lab.data_dirs import DataDirs
 from deploy.lab.network_faults import NetworkFaults
 from deploy.lab.servers.hedgerow_node import HedgerowNode
 from deploy.lab.servers.store_node import StoreNode
@@ -215,7 +214,7 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
             mode, variant = turn["mode"], turn["variant"]
             settings = Settings("memory", REPLICAS, f"{DELAY_MS:g}ms", idle_copies="30%" if mode == "at-once" else "0%")
             # A fresh store for each: its log is not cut yet.
-            with DataDirs(TAG, settings.mode) as data, running_system(MODES[mode], lab, data.path, settings) as up:
+            with running_system(MODES[mode], lab, settings) as up:
                 record = run_once(lab, up, mode, variant, arguments, turn.round)
             turn.done({**record, "config": {**up.config, "mode": mode, "variant": variant, "seconds": arguments.seconds,
                                             "stall": [STALL_S, EVERY_S] if variant == "stall" else None,

@@ -85,7 +85,7 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
             disks = stack.enter_context(UnsyncedDisks(lab, data, settings.disks))
             data = disks.path
         network_faults = stack.enter_context(NetworkFaults(lab)) if "network_faults" in scenario.needs else None
-        up = stack.enter_context(running(system, lab, data, settings))
+        up = stack.enter_context(running(system, lab, settings, data))
         site = Site(lab, up, disks, network_faults, scenario, settings, random.Random(seed))
         folder = lab.client.scratch("load")
         report_file, final = folder / "report.json", final_of(history)

@@ -24,7 +24,6 @@ from chaos.flood_rigs import BESIDE, BESIDE_RATE_PART, FLOOD_CPU, ROWS, SHOWN, B
 from chaos.plants import FLOOD_PLANTS, LATE_ANSWERS, LOST_ANSWERS, NO_HEDGES, planted
 from chaos.systems import Settings, running
 from deploy.lab import Lab
-from deploy.lab.data_dirs import DataDirs
 
 NAME = "chaos-flood"
 TAG = "chaosflood"
@@ -204,8 +203,7 @@ def measure(running_: experiment.Running, arguments: argparse.Namespace) -> None
         with Lab(arguments.lab, replicas=2) as lab, BesideRig(lab, arguments.lab).up() as rig:
             all_rounds(rig, beside, running_, arguments)
     if "node" in arguments.hooks:
-        with (Lab(arguments.lab, replicas=3) as lab, DataDirs(lab.tag, "memory") as data,
-              running("hedgerow", lab, data.path, Settings()) as up):
+        with Lab(arguments.lab, replicas=3) as lab, running("hedgerow", lab, Settings()) as up:
             all_rounds(ClusterRig(lab, up), ["node"], running_, arguments)
 
 

@@ -20,7 +20,7 @@ from bench.stopping import beside
 from chaos.systems import Settings, running
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster
-from deploy.lab.data_dirs import MODES, DataDirs
+from deploy.lab.data_dirs import MODES
 from deploy.lab.servers.hedgerow_node import SERVE_PORT
 from deploy.lab.unit_priority import command_prefix
 from deploy.lab.waiting import until
@@ -129,8 +129,7 @@ def must_show(rows: list[dict]) -> list[Check]:
 
 def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace) -> dict:
     with contextlib.ExitStack() as stack:
-        data = stack.enter_context(DataDirs(lab.tag, settings.mode)).path
-        up = stack.enter_context(running("hedgerow", lab, data, settings))
+        up = stack.enter_context(running("hedgerow", lab, settings))
         # Elections of the beginning are no fault; those of the busy processes' beginning are.
         up.cluster.wait_ready()
         first = Seen.of(look(up.cluster))

@@ -8,7 +8,6 @@ succeeds if its checks find that.
 """
 
 import argparse
-import contextlib
 import json
 import secrets
 import time
@@ -19,7 +18,7 @@ from chaos.load_process import sending
 from chaos.no_false_elections import Seen, elections, look
 from chaos.systems import PROXY_NAME, Running, Settings, running
 from deploy.lab import Lab
-from deploy.lab.data_dirs import MODES, DataDirs
+from deploy.lab.data_dirs import MODES
 from deploy.lab.servers.hedgerow_node import HedgerowNode
 
 NAME = "chaos-rotate-keys"
@@ -112,9 +111,7 @@ def must_show(rows: list[dict]) -> list[Check]:
 
 
 def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace) -> dict:
-    with contextlib.ExitStack() as stack:
-        data = stack.enter_context(DataDirs(lab.tag, settings.mode)).path
-        up = stack.enter_context(running("hedgerow", lab, data, settings))
+    with running("hedgerow", lab, settings) as up:
         folder = lab.client.scratch("load")
         report_file = folder / "report.json"
         argv = [*up.load, f"--seconds={10 + arguments.changes * _CHANGE_S:g}", f"--history={folder / 'history.csv'}",

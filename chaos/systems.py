@@ -18,6 +18,7 @@ from pathlib import Path
 from bench import product
 from bench.manifest import binary
 from deploy.lab import VIP_KV, Lab
+from deploy.lab.data_dirs import DataDirs
 from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster, joining_nodes
 from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, NO_OFFLOADS, SERVE_PORT, HedgerowNode, NodeSettings
 from deploy.lab.unsynced_disks import DiskSettings
@@ -68,10 +69,11 @@ def is_etcd(system: str) -> bool:
 
 
 @contextlib.contextmanager
-def running(system: str, lab: Lab, data: Path, settings: Settings) -> Iterator[Running]:
+def running(system: str, lab: Lab, settings: Settings, data: Path | None = None) -> Iterator[Running]:
     """The store is ready, the proxy knows its leader, and nothing has been asked yet. The proxy's name on this machine
-    is the lab's tag."""
+    is the lab's tag. `data`: where the logs are, if not in a folder of the mode's own."""
     with contextlib.ExitStack() as stack:
+        data = data or stack.enter_context(DataDirs(lab.tag, settings.mode)).path
         joining: list[HedgerowNode] = []
         if is_etcd(system):
             cluster = stack.enter_context(etcd_cluster(lab, data, _ETCD_TIMING_MS[system]))

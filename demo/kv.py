@@ -80,8 +80,7 @@ def run_ways(lab: Lab, results: Results, keep: bool) -> tuple[list[dict], dict, 
         progress = Progress()
         progress.preparing("starting three servers")
         with contextlib.ExitStack() as stack:
-            data = stack.enter_context(STAGE.data)
-            up = stack.enter_context(running(way.system, lab, data.path, SETTINGS))
+            up = stack.enter_context(running(way.system, lab, SETTINGS))
             if way.system == "noproxy-noretry":
                 lead_where_the_client_asks(up)
             done = kv_run.run(lab, up, results.raw / f"{way.system}.csv", progress)

@@ -56,8 +56,7 @@ def take_page(browser: browsers.Browser, into: Path) -> list[Path]:
 def live_page(into: Path) -> list[Path]:
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(kv.STAGE.tag, replicas=kv.SETTINGS.replicas))
-        data = stack.enter_context(kv.STAGE.data)
-        up = stack.enter_context(running("hedgerow", lab, data.path, kv.SETTINGS))
+        up = stack.enter_context(running("hedgerow", lab, kv.SETTINGS))
         folder = lab.client.scratch("load")
         argv = [*up.load, f"--seconds={SECONDS:g}", f"--history={folder / 'history.csv'}", f"--report={folder / 'report.json'}"]
         # Before the load: a browser that starts takes the processors from all others.

@@ -8,10 +8,7 @@ _GET_ROOT = bytes.fromhex("40011234")  # version 1, CON, GET, message id 0x1234
 
 
 class CoapServer(Server):
-    name = "coap-server"
-
-    def __init__(self, host, port: int = PORT):
-        super().__init__(host, port)
+    name, default_port = "coap-server", PORT
 
     def command(self) -> list[str]:
         return ["/usr/bin/coap-server-notls", "-p", str(self.port), "-v", "3"]

@@ -16,10 +16,7 @@ def frame(request_id: int, body: bytes, sequence: int = 0, total: int = 1) -> by
 
 
 class Memcached(Server):
-    name = "memcached"
-
-    def __init__(self, host, port: int = PORT):
-        super().__init__(host, port)
+    name, default_port = "memcached", PORT
 
     def command(self) -> list[str]:
         return ["/usr/bin/memcached", "-u", "root", "-p", str(self.port), "-U", str(self.port), "-m", str(MEBIBYTES),

@@ -45,10 +45,11 @@ class Server:
 
     name = ""
     ready_timeout_s = 15.0
+    default_port = 53
 
-    def __init__(self, host: Host, port: int):
-        self.host, self.port = host, port
-        self.folder: Path = host.scratch(f"{self.name}-{port}")
+    def __init__(self, host: Host, port: int | None = None):
+        self.host, self.port = host, port or self.default_port
+        self.folder: Path = host.scratch(f"{self.name}-{self.port}")
         self.log = self.folder / "log"
         self.process: subprocess.Popen | None = None
 
@@ -118,7 +119,7 @@ class Server:
 class DnsServer(Server):
     """`identity` is what `whoami.example.test TXT` says; by default the host's name."""
 
-    def __init__(self, host: Host, port: int = 53, identity: str | None = None):
+    def __init__(self, host: Host, port: int | None = None, identity: str | None = None):
         super().__init__(host, port)
         self.identity = identity or host.name
 

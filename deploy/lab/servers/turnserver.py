@@ -11,10 +11,7 @@ _COOKIE = 0x2112A442
 
 
 class Turnserver(Server):
-    name = "turnserver"
-
-    def __init__(self, host, port: int = PORT):
-        super().__init__(host, port)
+    name, default_port = "turnserver", PORT
 
     def command(self) -> list[str]:
         return ["/usr/bin/turnserver", "-n", "--stun-only", "--no-tls", "--no-dtls", "--no-cli", "--no-tcp", "--no-rfc5780", "-m", "0",
