@@ -87,9 +87,12 @@ void KernelBridge::BeginTurn(uint64_t now_ns, kv::Replica& replica) {
 }
 
 // A leader's kernel part accepts nothing, says when a majority has moved, and passes on every acknowledgement
-// that the process waits for. What it only counts is polled now and then.
+// that the process waits for. What it only counts is polled now and then, and so is what a follower's has heard in disk
+// mode, where it accepts nothing either.
 bool KernelBridge::NothingMoved(uint64_t now_ns, const raft::Raft& raft) {
-  return opened_.role == raft::Role::kLeader && EveryAckForKernel(raft) == leased_every_ack_ && !DoorbellRang() &&
+  const bool accepts_nothing =
+      opened_.role == raft::Role::kLeader || (opened_.role == raft::Role::kFollower && !MayPromise());
+  return accepts_nothing && EveryAckForKernel(raft) == leased_every_ack_ && !DoorbellRang() &&
          now_ns < synced_ns_ + options_.lease_ns / kPollsPerLease;
 }
 
@@ -159,9 +162,7 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
     FenceAndSettle(replica);
   }
   if (open_ && MembershipOf(raft) != opened_members_) FenceAndSettle(replica);
-  const bool durable = raft.durable_sequence() == raft.asked_sequence();
-  const auto leads = [&raft] { return raft.role() == raft::Role::kLeader; };  // until a fence tells it otherwise
-  if (open_ && (durable || leads()) && CapabilitiesFor(raft) != capabilities_) FenceAndSettle(replica);
+  if (open_ && MayOpen(raft) && CapabilitiesFor(raft) != capabilities_) FenceAndSettle(replica);
   if (open_ && OwnsLog() && opened_.role == raft::Role::kFollower) {
     HEDGEROW_CHECK(raft.log().last_index() == fed_end_);
   }
@@ -169,15 +170,26 @@ void KernelBridge::EndTurn(uint64_t now_ns, kv::Replica& replica) {
   if (superseded_ || !options_.switches.any()) return;
   // What is in the reorder buffer waits for what the process must see then: an open kernel part would take that by
   // itself, and each append that is not the next one would cost a fence.
-  const bool all_written = raft.durable_sequence() == raft.asked_sequence() && raft.reordered_appends() == 0;
-  // A leader's grants and appends nothing, and its term was durable before anybody was asked for a vote. Under
-  // load there may never be a turn at whose end all is written, and without its lease it would be taken for one
-  // that stands still.
-  if (!open_ && (all_written || leads())) {
+  const bool waits = MayPromise() && raft.role() == raft::Role::kFollower && raft.reordered_appends() != 0;
+  if (!open_ && MayOpen(raft) && !waits) {
     Open(now_ns, raft);
   } else if (open_ && Lags(raft)) {
     Lease(now_ns, raft);
   }
+}
+
+// A leader's kernel part grants and appends nothing, and its term was durable before the others were asked for votes.
+// In disk mode the same is true of a follower's, once its term is durable. Under load there may never be a turn at
+// whose end all is written: without its lease a leader would be taken for one that stands still, and a follower's
+// process would be woken for each heartbeat.
+bool KernelBridge::MayOpen(const raft::Raft& raft) {
+  if (const raft::HardState now{.term = raft.term(), .voted_for = raft.voted_for()}; now != hard_state_) {
+    hard_state_ = now;
+    hard_state_sequence_ = raft.asked_sequence();
+  }
+  if (raft.role() == raft::Role::kLeader) return true;
+  return MayPromise() ? raft.durable_sequence() == raft.asked_sequence()
+                      : raft.durable_sequence() >= hard_state_sequence_;
 }
 
 void KernelBridge::Close(kv::Replica& replica) {

@@ -168,6 +168,10 @@ class KernelBridge {
   bool VotesOnSuspicion() const {
     return options_.durability == Durability::kMemory && options_.switches.vote && !options_.switches.append;
   }
+  // Whether a follower's kernel part may vote or append. What binds a node is durable in disk mode, which no kernel
+  // part sees to.
+  bool MayPromise() const { return options_.durability == Durability::kMemory; }
+  bool MayOpen(const raft::Raft& raft);
   bool OwnsLog() const { return (capabilities_ & HR_NODE_OWNS_LOG) != 0; }
   bool Promises(const raft::Message& message, const raft::Raft& raft) const;
   void Sync(kv::Replica& replica);
@@ -193,6 +197,8 @@ class KernelBridge {
   bool open_ = false;
   LeaseState opened_;
   Membership opened_members_;
+  raft::HardState hard_state_;        // as MayOpen saw it last
+  uint64_t hard_state_sequence_ = 0;  // of a write that was asked for by then, so covers it
   uint32_t capabilities_ = 0;
   uint64_t leased_ns_ = 0;
   uint64_t moved_seen_ = 0;  // Kernel::Moved() before the last shared state that the replica was told of

@@ -45,6 +45,46 @@ TEST(KernelBridge, R5_WherePausesAreLongTheLeaseIsNoShorter) {
   EXPECT_EQ(host.Arrive(1, 1, Host::Beat(4)), HR_NODE_EVENT_PASSED_LEASE);
 }
 
+// A follower's of disk mode promises nothing, so it answers heartbeats while its disk is never done with everything;
+// only not of a term that a crash would take back.
+TEST(KernelBridgeLease, AFollowersKernelPartIsOpenUnderLoadOnceItsTermIsDurable) {
+  Host host(Durability::kDisk);
+  host.disk_held = true;
+  host.Arrive(1, 1, Host::Beat());
+  host.Turn();
+  ASSERT_EQ(host.raft().leader(), NodeId(1));
+  EXPECT_FALSE(host.bridge->open()) << "a crash would take term 1 back";
+  host.Arrive(1, 1, Host::Batch(0, 0, 1));
+  host.Turn();
+  for (uint64_t last = 1; last < 5; ++last) {
+    host.WriteOne();
+    host.Arrive(1, 1, Host::Batch(last, 1, 1));
+    host.Turn();
+    ASSERT_LT(host.raft().durable_sequence(), host.raft().asked_sequence());
+    EXPECT_TRUE(host.bridge->open());
+    EXPECT_EQ(host.kernel.shared().capabilities & HR_NODE_OWNS_LOG, 0u);
+    EXPECT_EQ(host.Arrive(1, 1, Host::Beat(2)), HR_NODE_EVENT_HEARTBEAT_ANSWERED);
+    EXPECT_EQ(host.kernel.shared().matched, host.raft().durable().value()) << "it says no more than is durable";
+  }
+}
+
+// What it hears is polled: a turn in which nothing is due asks the kernel for nothing.
+TEST(KernelBridgeLease, AFollowerOfDiskModeLeasesNotInEachTurn) {
+  Host host(Durability::kDisk);
+  host.Follow(1, 1);
+  host.now_ns += 2 * kMillisecond;
+  host.Turn();
+  const uint64_t leases = host.bridge->statistics().leases;
+  for (int i = 0; i < 5; ++i) {
+    host.now_ns += kMillisecond / 100;
+    host.Turn();
+  }
+  EXPECT_EQ(host.bridge->statistics().leases, leases);
+  host.now_ns += kMillisecond;
+  host.Turn();
+  EXPECT_EQ(host.bridge->statistics().leases, leases + 1);
+}
+
 // Under load a leader's disk is never done with everything. Its kernel part grants and appends nothing
 // meanwhile.
 TEST(KernelBridge, R5_DiskModeKeepsALeadersLeaseHoweverMuchIsUnwritten) {
