@@ -83,7 +83,7 @@ class Log {
   void Start() {
     {
       const absl::MutexLock lock(&mutex_);
-      if (std::exchange(threaded_, true)) return;
+      if (threaded_) return;
     }
     // It takes no signal: SIGPIPE becomes an error of the write, and those that end the program are another
     // thread's.
@@ -92,6 +92,8 @@ class Log {
     pthread_sigmask(SIG_SETMASK, &all, &before);
     std::thread([this] { Run(); }).detach();
     pthread_sigmask(SIG_SETMASK, &before, nullptr);
+    const absl::MutexLock lock(&mutex_);
+    threaded_ = true;  // it is there: where it cannot be had, the last line says so
   }
   void Flush() {
     const absl::MutexLock lock(&mutex_);

@@ -32,6 +32,7 @@ struct Slot : Share {
   int64_t heard_ns = 0;  // the last heartbeat
   bool heard = false;    // since this worker started
   bool is_silent = false;
+  bool unwatched = false;     // its end would not be noticed: tried again
   int64_t start_at_ns = 0;    // the next one
   int64_t leave_by_ns = 0;    // deadline of a leaving worker for reading its queue
   int64_t terminated_ns = 0;  // of its SIGTERM

@@ -94,7 +94,9 @@ void Supervisor::StartWorker(Slot& slot) {
 
 void Supervisor::Follow(Slot& slot) {
   const absl::Status watched = loop_->Watch(slot.pidfd.get(), [this, number = slot.number] { return OnExit(number); });
-  if (!watched.ok()) LogError("slot ", slot.number, ": its worker cannot be watched: ", watched.message());
+  if (!watched.ok() && !slot.unwatched)
+    LogError("slot ", slot.number, ": its worker cannot be watched yet: ", watched.message());
+  slot.unwatched = !watched.ok();
 }
 
 bool Supervisor::OnExit(int number) {
@@ -235,6 +237,7 @@ void Supervisor::Tick() {
 
 void Supervisor::TickSlot(Slot& slot, int64_t now) {
   if (slot.has_worker()) {
+    if (slot.unwatched) Follow(slot);
     if (slot.terminated_ns != 0 && now - slot.terminated_ns > absl::ToInt64Nanoseconds(settings_.stop_timeout)) {
       LogWarning("slot ", slot.number, ": worker ", slot.worker.pid, " did not end within ",
                  config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)), " and is killed");

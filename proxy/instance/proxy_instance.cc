@@ -136,12 +136,18 @@ absl::Status ProxyInstance::MakePins() {
 }
 
 void ProxyInstance::PushUndoOfPins() {
-  undo_.Push("removing pins", [this] { return net::RemovePinDir(net::kDefaultBpffs, config_.instance()); });
+  undo_.Push("removing pins", [this]() -> absl::Status {
+    if (!left_links_.empty()) return absl::FailedPreconditionError("the next start needs them for what is left");
+    return net::RemovePinDir(net::kDefaultBpffs, config_.instance());
+  });
 }
 
 void ProxyInstance::PushUndoOfLink(const std::string& name) {
-  undo_.Push(absl::StrCat("removing the interface ", name),
-             [this, name] { return net::DeleteOwnedLink(name, config_.instance()); });
+  undo_.Push(absl::StrCat("removing the interface ", name), [this, name] {
+    const absl::Status status = net::DeleteOwnedLink(name, config_.instance());
+    status.ok() ? void(left_links_.erase(name)) : void(left_links_.insert(name));
+    return status;
+  });
 }
 
 // The route and the address would go with the interface. They are removed first, so that the kernel routes no packet to

@@ -237,7 +237,8 @@ class ProxyInstance {
   // Backends that cannot be reached, by service and name, and since when (CLOCK_MONOTONIC).
   std::map<std::pair<std::string, std::string>, int64_t> unrouted_;
   std::vector<net::UniqueFd> reserve_;
-  UndoStack undo_;  // last member: unwinds before what it refers to goes
+  std::set<std::string> left_links_;  // that could not be removed: their pins stay, for the next start
+  UndoStack undo_;                    // last member: unwinds before what it refers to goes
 };
 
 // What an earlier daemon of this instance left.
