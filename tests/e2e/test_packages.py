@@ -166,6 +166,9 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     page = typed_in("install.md")
     check_a_wrong_file(system, "hedgerowd", "hedgerow", "services: none")
     assert "sound (1 services, 2 backends)" in system.run(page["configure"])
+    file = "/etc/hedgerow/hedgerow.yaml"
+    asked = system.run(f"chgrp root {file}; for each in validate plan doctor; do hedgerow $each --config {file}; done; chgrp hedgerow {file}", check=False)
+    assert asked.count(f"the unit's user hedgerow cannot read {file}") == 3, asked
     assert system.run(page["serve"]).startswith("192.0.2.1\n")
     system.run("man hedgerow > /dev/null && man hedgerow.yaml > /dev/null && python3 -c 'import hkv'")
     check_networkd(root[0], system)
@@ -177,7 +180,9 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     write_config(system, root[0], "second", second)
     system.run("systemctl enable --now hedgerowd@second")
     assert system.run(ASK.replace(".53", ".54")).strip() == "192.0.2.1"
-    system.run("systemctl stop hedgerowd && hedgerow status --socket /run/hedgerow/second.sock && systemctl start hedgerowd")
+    system.run("systemctl stop hedgerowd && hedgerow status --socket /run/hedgerow/second.sock")
+    assert "The kernel part of default works on" in (refused := system.run("hedgerow down", check=False)) and "clean --instance default" in refused
+    system.run("systemctl start hedgerowd")
 
     # The same package again, as an upgrade does it: the old daemon ends and the new one takes over. The other instance cannot start
     # again, which is no failure of the package.
