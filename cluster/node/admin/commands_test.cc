@@ -475,7 +475,7 @@ TEST_F(NodeCommandsTest, ACommandThatWaitsOutlivesALateAnswer) {
 TEST_F(NodeCommandsTest, PurgeWantsAPrefixAndALeader) {
   Serve();
   EXPECT_THAT(Node({"purge", "--socket", socket_}).err, HasSubstr("an empty one names all keys"));
-  EXPECT_THAT(Node({"purge", "cache/", "--socket", socket_}).err, HasSubstr("--prefix says which keys"));
+  EXPECT_THAT(Node({"purge", "cache/", "--socket", socket_}).err, HasSubstr("it takes --prefix PREFIX"));
   control_.FailChanges(absl::FailedPreconditionError("node 2 leads; ask it"));
   const Outcome refused = Node({"purge", "--prefix", "cache/", "--socket", socket_});
   EXPECT_EQ(refused.exit_code, kExitFailure);
