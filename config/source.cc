@@ -43,6 +43,15 @@ size_t Utf8Length(absl::string_view text) {
   return length;
 }
 
+bool IsUtf8(absl::string_view text) {
+  while (!text.empty()) {
+    const size_t length = Utf8Length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
 bool IsForbiddenControl(unsigned char c) { return (c < 0x20 && c != '\n' && c != '\r' && c != '\t') || c == 0x7f; }
 
 }  // namespace
@@ -79,6 +88,11 @@ bool CheckText(absl::string_view text, Diagnostics& errors) {
 }
 
 std::optional<Source> ReadSource(const std::string& path, Diagnostics& errors) {
+  // `status` repeats it in a message, which holds nothing else: there would be none for as long as the program runs.
+  if (!IsUtf8(path)) {
+    errors.Add({}, "", "the path is not UTF-8: rename the file or its folder");
+    return std::nullopt;
+  }
   // O_NONBLOCK so that a FIFO cannot hang the open.
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   if (fd < 0) {

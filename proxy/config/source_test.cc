@@ -55,6 +55,21 @@ TEST_F(SourceTest, AMissingFileSaysSo) {
   EXPECT_THAT(Load(), ElementsAre(Path() + ": cannot be opened: No such file or directory"));
 }
 
+// What it would be called in a message: a daemon that ran with it would answer no `status`.
+TEST_F(SourceTest, APathThatIsNoUtf8IsRefused) {
+  for (const char* name : {"/c\xff.yaml", "/c\xc3"}) {
+    Diagnostics errors("c.yaml");
+    const std::string path = folder_ + name;
+    std::ofstream(path) << "services: []";
+    LoadFile(path, errors);
+    EXPECT_THAT(errors.Lines(), ElementsAre("c.yaml: the path is not UTF-8: rename the file or its folder"));
+    unlink(path.c_str());
+  }
+  Diagnostics errors("c.yaml");
+  LoadFile(folder_ + "/c\xc3\xa4.yaml", errors);
+  EXPECT_THAT(errors.Lines(), ElementsAre("c.yaml: cannot be opened: No such file or directory"));
+}
+
 TEST_F(SourceTest, ADirectoryIsNoFile) {
   ASSERT_EQ(mkdir(Path().c_str(), 0700), 0);
   EXPECT_THAT(Load(), ElementsAre(Path() + ": got a directory, expected a file"));
