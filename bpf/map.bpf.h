@@ -23,4 +23,11 @@
 #define HR_MAPPED_ARRAY(name, entries, value_type) HR_MAP(ARRAY, BPF_F_MMAPABLE, name, entries, __u32, value_type)
 #define HR_PER_CPU(name, entries, value_type) HR_MAP(PERCPU_ARRAY, 0, name, entries, __u32, value_type)
 #define HR_HASH(name, entries, key_type, value_type) HR_MAP(HASH, 0, name, entries, key_type, value_type)
+/* The last one pushed is the first one popped. */
+#define HR_STACK(name, entries, value_type) \
+  struct {                                  \
+    __uint(type, BPF_MAP_TYPE_STACK);       \
+    __uint(max_entries, entries);           \
+    __uint(value_size, sizeof(value_type)); \
+  } name SEC(".maps") __weak
 #define HR_LRU_HASH(name, entries, key_type, value_type) HR_MAP(LRU_HASH, 0, name, entries, key_type, value_type)

@@ -137,7 +137,7 @@
     "the clock could not be started: hedges come late, until the next request or the watchdog starts it", \
     "look at `hedgerow status` and whether the clock's links are up") \
   X(59, HR_REASON_INDEX_LOST, index_lost, bound, \
-    "other CPUs won every try to give an index back: the table is one entry smaller", \
+    "the kernel did not take free indices back: the table is one entry smaller", \
     "report it; a restart after `hedgerow clean` makes the table anew") \
   X(64, HR_REASON_ANNOUNCE_LENGTH, announce_length, untouched, "an announcement of another length", \
     "find out what sends to the announce port") \

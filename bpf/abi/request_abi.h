@@ -39,16 +39,21 @@ struct hr_scoreboard_set {
 #define HR_REFERENCE_GENERATION(reference) ((__u32)((reference) >> 32))
 
 /*
- * A stack of free indices: the last one given back is the first one taken, since its memory is still in cache. A
- * request's link is its own `next`. A pool slot's stands in `parked_links`: the clock's CPU, which gives slots back,
- * does not take the slot's cache line away from the splitter's. The tag changes with every push and pop, so that a head
- * which comes back with another element below it is noticed (no ABA).
+ * Free indices: each CPU keeps some of its own, taken and given back by plain stores, and exchanges whole batches with
+ * a stack that all CPUs share (free_list.bpf.h). The last one given back is the first one taken, since its memory is
+ * still in cache. A table keeps no more than a 16th of its indices in this way (hr_load_config.free_batch).
  */
-struct hr_free_list {
-  __u64 head; /* tag (32 bits) | index (32 bits); index 0 = empty */
-  __u64 pad[15];
-};
 enum hr_free_list_id { HR_FREE_REQUESTS = 0, HR_FREE_PARKED = 1, HR_FREE_LISTS = 2 };
+#define HR_FREE_BATCH 15
+#define HR_FREE_KEPT(batch) ((batch) > 1 ? 2 * (batch)-1 : 0) /* a CPU's most; a small table has batches of one */
+struct hr_free_batch {
+  __u32 index[HR_FREE_BATCH];
+};
+struct hr_free_cache {
+  __u32 count;
+  __u32 index[2 * HR_FREE_BATCH];
+  __u32 pad;
+};
 
 enum hr_request_state {
   HR_STATE_FREE = 0,
@@ -97,7 +102,8 @@ struct hr_request {
   __u32 armed;                   /* fine slot + 1 whose `live` this request holds; 0 = none. Taken back by exchange. */
   __u32 parked;                  /* index into `pool`, 0 = none */
   __u16 parked_bytes;            /* of the layer 3 packet */
-  __u16 tag;                     /* of the key's hash, 12 bits */
+  __u16 tag : 12;                /* of the key's hash */
+  __u16 counted : 1;             /* in its service's and client's `held` (bpf/proxy/share.bpf.h) */
   __u32 set : 20;                /* its scoreboard set */
   __u32 client : HR_CLIENT_BITS; /* index into `clients` */
   __u32 mark;                    /* the client's skb mark */
@@ -405,7 +411,7 @@ struct hr_service_state {
   __u64 pushback_ns;       /* earliest time of a hedge after its request came; ~0 = no hedge at all */
   __u32 explored;          /* requests sent while a backend is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
   __u32 compared;    /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
-  __u64 held;        /* requests and parked copies of this service */
+  __u64 held;        /* requests and parked copies of this service that are counted (bpf/proxy/share.bpf.h) */
   __u64 mixed_ns;    /* when a request last came from another client than the one before it; 0 = never */
   __u16 last_client; /* the last request's client + 1; 0 = there was none */
   __u16 copied; /* share of the last requests that left with a copy at once, in 65,536ths, of which all but one is the
@@ -416,7 +422,7 @@ struct hr_service_state {
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 128, "two cache lines, of which the second is for what is rare");
 
-/* Requests in use (32 bits) and parked copies in use (32 bits), changed by atomic add. */
+/* Requests (32 bits) and parked copies (32 bits), changed by atomic add. */
 #define HR_HELD_REQUEST ((__s64)1 << 32)
 #define HR_HELD_COPY ((__s64)1)
 #define HR_HELD_REQUESTS(held) ((__u32)((held) >> 32))
@@ -504,7 +510,7 @@ struct hr_wheel {
   __u64 backends_here;     /* not 0: a backend is on this host, and its answers come by lo. Written by the daemon */
   __u64 read_pad2[3];
 
-  __u64 held;          /* requests in the wheel, and their parked copies */
+  __u64 held;          /* requests and parked copies in use, or kept free by a CPU for itself */
   __u32 requests_made; /* high-water mark of `requests` */
   __u32 pool_made;     /* high-water mark of `pool` */
   __u32 cold_used;     /* references behind the hot sets */
@@ -593,8 +599,9 @@ struct hr_load_config {
   __u64 clock_tag;     /* random; in its first HR_CLOCK_TAG_BYTES a locally administered unicast address, IEEE 802
                           section 8.4 */
   __u64 self_test_tag; /* random. Not the clock's: a datagram that goes astray shows it to others */
+  __u32 free_batch[HR_FREE_LISTS]; /* so many free indices are exchanged at once, 1 to HR_FREE_BATCH */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 104, "hr_load_config is 104 bytes: new fields go to its end");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 112, "hr_load_config is 112 bytes: new fields go to its end");
 
 /*
  * Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. Both are one

@@ -158,7 +158,7 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   /* Another backend won, and the first never answered. */
   if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);
   hr_flights_end(visit->config_id, visit->index, 1);
-  hr_free_request(visit->wheel, request, visit->index);
+  hr_free_request(request, visit->index);
 }
 
 /* At the deadline. 0: a reply, or the client that uses the key again, has ended the request before. */
@@ -362,7 +362,8 @@ static long hr_look_step(__u32 step, struct hr_look_ahead *look) {
 
 /* How long the clock packet is to wait: the class that comes closest, and with fq the very time. */
 struct hr_pause {
-  __u32 class;
+  __u16 class;
+  __u16 idle; /* nothing was found that waits for an answer */
   __u32 wait_ns;
 };
 
@@ -393,6 +394,7 @@ HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct h
     return pause;
   }
   if (lap->done) bpf_loop(long_allowed ? HR_LONG_AHEAD_TICKS : HR_SHORT_AHEAD_TICKS, hr_look_step, &look, 0);
+  pause.idle = lap->done && look.found == ~0u;
   if (load_config.clock_kind == HR_CLOCK_FQ) {
     if (lap->done) pause.wait_ns = hr_exact_wait(&look, longest_ns, lap->now_ns);
     pause.class = pause.wait_ns < period_ns[1] ? 0 : pause.wait_ns < period_ns[2] ? 1 : 2;
@@ -405,14 +407,14 @@ HR_INLINE struct hr_pause hr_choose_pause(struct hr_wheel *wheel, const struct h
 }
 
 /*
- * Rest handshake, second half: `running` is cleared first and `held` read after; a request published in between
- * either is seen here or its splitter sees `running` at 0 and sets the clock going anew.
+ * Rest handshake, second half: `running` is cleared first, and after that it is asked what is in use; a request
+ * published in between either is seen here or its splitter sees `running` at 0 and sets the clock going anew.
  */
 HR_INLINE int hr_may_rest(struct hr_wheel *wheel) {
-  if (HR_HELD_REQUESTS(READ_ONCE(wheel->held))) return 0;
+  if (hr_is_any_in_use()) return 0;
   if (__sync_val_compare_and_swap(&wheel->running, 1, 0) != 1)
     return 1; /* a lap of an older epoch went to rest first */
-  if (!HR_HELD_REQUESTS(__sync_fetch_and_add(&wheel->held, 0))) return 1;
+  if (!hr_is_any_in_use()) return 1;
   return __sync_val_compare_and_swap(&wheel->running, 0, 1) != 0; /* not 0: a splitter has started another */
 }
 
@@ -448,7 +450,7 @@ HR_INLINE int hr_lap(struct __sk_buff *skb, __u32 epoch) {
   lap.handing_over = hr_handing_over(wheel);
   pause = hr_choose_pause(wheel, &lap);
   __sync_lock_test_and_set(&wheel->busy, 0);
-  if (hr_may_rest(wheel)) return TC_ACT_SHOT;
+  if (pause.idle && hr_may_rest(wheel)) return TC_ACT_SHOT;
   return hr_send_round(skb, epoch, pause);
 }
 

@@ -6,6 +6,7 @@
  * hr_control_request.
  */
 #include "bpf/proxy/config.bpf.h"
+#include "bpf/proxy/free_list.bpf.h"
 #include "bpf/proxy/leader.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
@@ -98,7 +99,7 @@ int hr_watchdog(struct __sk_buff *skb) {
   struct hr_wheel *wheel = hr_the_wheel();
   __u64 restarts;
 
-  if (!wheel || !HR_HELD_REQUESTS(READ_ONCE(wheel->held))) return HR_CONTROL_STALE;
+  if (!wheel || !hr_is_any_in_use()) return HR_CONTROL_STALE;
   restarts = wheel->restarts + wheel->kicks;
   hr_clock_wake(skb, wheel, hr_now_ns());
   return wheel->restarts + wheel->kicks != restarts ? HR_CONTROL_DONE : HR_CONTROL_STALE;

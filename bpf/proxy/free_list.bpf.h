@@ -1,116 +1,141 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Free indices of requests and of parked copies: taken by splitters on any CPU, given back by the clock (and by a
- * splitter that could not publish). A lock-free stack with a tagged head, see struct hr_free_list.
+ * Free indices of requests and of parked copies: taken by splitters, given back by the clock, the reply program, and a
+ * splitter that could not publish. A CPU takes from its own and gives back to its own; a program is not interrupted by
+ * another on its CPU. Where it has none left it takes a batch from the shared stack, and gives it one where it has two.
  */
 #pragma once
 
 #include "bpf/proxy/share.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
-#define HR_FREE_LIST_TRIES 16
+#define HR_MAX_CPUS 8192 /* NR_CPUS of any distribution is no more */
 
-HR_INLINE __u32 *hr_free_link(enum hr_free_list_id id, __u32 index) {
-  if (id == HR_FREE_REQUESTS) {
-    struct hr_request *request = bpf_map_lookup_elem(&requests, &index);
-    return request ? &request->next : 0;
-  }
-  return bpf_map_lookup_elem(&parked_links, &index);
+HR_INLINE struct hr_free_cache *hr_free_cache_of(__u32 id) { return bpf_map_lookup_elem(&free_caches, &id); }
+
+HR_INLINE __u32 hr_free_batch(__u32 id) {
+  return load_config.free_batch[id == HR_FREE_REQUESTS ? HR_FREE_REQUESTS : HR_FREE_PARKED];
 }
 
-HR_INLINE __u64 hr_free_head(__u64 old, __u32 index) { return (((old >> 32) + 1) << 32) | index; }
+HR_INLINE __s64 hr_held_of(__u32 id) { return id == HR_FREE_REQUESTS ? HR_HELD_REQUEST : HR_HELD_COPY; }
 
 /*
- * One try to take the first: its index; 0 when there is none; -1 when another CPU won. The link may be another CPU's by
- * now; then the tag has changed and the swap fails. A request's is read by an atomic, which fetches its line for
- * writing at once: it is filled next.
+ * Fills this CPU's empty cache: with a batch given back earlier, or an index never used before. They count as held
+ * before they stand in the cache, so that what is held is never less than what caches have (hr_is_any_in_use). A global
+ * function: rare.
  */
-HR_INLINE __s64 hr_free_try_pop(struct hr_free_list *list, enum hr_free_list_id id) {
-  __u64 old = READ_ONCE(list->head);
-  __u32 *link = hr_free_link(id, (__u32)old), next;
+HR_GLOBAL int hr_free_fill(__u32 id) {
+  struct hr_free_cache *cache = hr_free_cache_of(id);
+  struct hr_wheel *wheel = hr_the_wheel();
+  __u32 *made, limit, index, count = hr_free_batch(id);
+  __u64 held;
 
-  if (!(__u32)old || !link) return 0;
-  next = id == HR_FREE_REQUESTS ? __sync_fetch_and_add(link, 0) : READ_ONCE(*link);
-  return __sync_val_compare_and_swap(&list->head, old, hr_free_head(old, next)) == old ? (__u32)old : -1;
+  if (!cache || !wheel) return 0;
+  held = __sync_fetch_and_add(&wheel->held, hr_held_of(id) * count);
+  HR_USE_RESULT(held);
+  if (id == HR_FREE_REQUESTS ? bpf_map_pop_elem(&free_requests, cache->index)
+                             : bpf_map_pop_elem(&free_parked, cache->index)) {
+    made = id == HR_FREE_REQUESTS ? &wheel->requests_made : &wheel->pool_made;
+    limit = id == HR_FREE_REQUESTS ? load_config.max_requests : load_config.max_parked;
+    index = READ_ONCE(*made) < limit ? __sync_fetch_and_add(made, 1) + 1 : limit + 1;
+    if (index <= limit) {
+      cache->index[0] = index;
+      __sync_fetch_and_sub(&wheel->held, hr_held_of(id) * (count - 1));
+      count = 1;
+    } else {
+      __sync_fetch_and_sub(&wheel->held, hr_held_of(id) * count);
+      count = 0;
+    }
+  }
+  WRITE_ONCE(cache->count, count);
+  return 0;
 }
 
-/* 0 or -1, as above. */
-HR_INLINE int hr_free_try_push(struct hr_free_list *list, __u32 *link, __u32 index) {
-  __u64 old = READ_ONCE(list->head);
+/* Gives a batch of this CPU's to the shared stack. Where the kernel does not take it, it stays. */
+HR_GLOBAL int hr_free_store(__u32 id) {
+  struct hr_free_cache *cache = hr_free_cache_of(id);
+  struct hr_wheel *wheel = hr_the_wheel();
+  __u32 batch = hr_free_batch(id), left;
+  __u64 held;
 
-  WRITE_ONCE(*link, (__u32)old);
-  return __sync_val_compare_and_swap(&list->head, old, hr_free_head(old, index)) == old ? 0 : -1;
+  if (!cache || !wheel) return 0;
+  left = cache->count - batch;
+  HR_KEEP_BOUND(left);
+  if (left > HR_FREE_BATCH) return 0;
+  if (id == HR_FREE_REQUESTS ? bpf_map_push_elem(&free_requests, &cache->index[left], 0)
+                             : bpf_map_push_elem(&free_parked, &cache->index[left], 0))
+    return 0;
+  WRITE_ONCE(cache->count, left);
+  held = __sync_fetch_and_sub(&wheel->held, hr_held_of(id) * batch);
+  HR_USE_RESULT(held);
+  return 0;
+}
+
+/* 0 when all are taken. */
+HR_INLINE __u32 hr_take_index(enum hr_free_list_id id) {
+  struct hr_free_cache *cache = hr_free_cache_of(id);
+  __u32 last;
+
+  if (!cache) return 0;
+  if (!cache->count) hr_free_fill(id);
+  last = cache->count - 1;
+  HR_KEEP_BOUND(last);
+  if (last >= 2 * HR_FREE_BATCH) return 0;
+  WRITE_ONCE(cache->count, last);
+  return cache->index[last];
+}
+
+HR_INLINE void hr_give_index_back(enum hr_free_list_id id, __u32 index) {
+  struct hr_free_cache *cache = hr_free_cache_of(id);
+  __u32 count;
+
+  if (!cache) return;
+  count = cache->count;
+  HR_KEEP_BOUND(count);
+  if (count >= 2 * HR_FREE_BATCH) {
+    hr_host_reason(HR_REASON_INDEX_LOST);
+    return;
+  }
+  cache->index[count] = index;
+  WRITE_ONCE(cache->count, count + 1);
+  if (count >= HR_FREE_KEPT(hr_free_batch(id))) hr_free_store(id);
+}
+
+static long hr_count_kept(__u32 cpu, __u32 *kept) {
+  __u32 id = HR_FREE_REQUESTS;
+  struct hr_free_cache *cache = bpf_map_lookup_percpu_elem(&free_caches, &id, cpu);
+
+  if (!cache) return 1;
+  *kept += READ_ONCE(cache->count);
+  return 0;
 }
 
 /*
- * Further tries, after another CPU has won the first. Global functions, like those of the wheel: rare, and clang
- * unrolls their loops, of which the verifier would walk each copy on every path of the caller.
+ * Is any request in use? What no CPU keeps for itself is. A batch that is exchanged meanwhile changes `held`, or counts
+ * as in use. Full barriers before and after.
  */
-HR_GLOBAL __u32 hr_free_pop_again(__u32 id) {
-  struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &id);
+HR_GLOBAL int hr_is_any_in_use(void) {
+  struct hr_wheel *wheel = hr_the_wheel();
+  __u32 kept = 0, held;
 
-  if (!list) return 0;
-  for (__u32 i = 1; i < HR_FREE_LIST_TRIES; i++) {
-    __s64 index = hr_free_try_pop(list, id);
-
-    if (index >= 0) return index;
-  }
-  return 0;
-}
-
-HR_GLOBAL int hr_free_push_again(__u32 id, __u32 index) {
-  struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &id);
-  __u32 *link = hr_free_link(id, index);
-
-  if (!list || !link) return 0;
-  for (__u32 i = 1; i < HR_FREE_LIST_TRIES; i++)
-    if (!hr_free_try_push(list, link, index)) return 0;
-  hr_host_reason(HR_REASON_INDEX_LOST);
-  return 0;
-}
-
-HR_INLINE __u32 hr_free_pop(enum hr_free_list_id id) {
-  __u32 key = id;
-  struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &key);
-  __s64 index;
-
-  if (!list) return 0;
-  index = hr_free_try_pop(list, id);
-  return index < 0 ? hr_free_pop_again(id) : (__u32)index;
-}
-
-HR_INLINE void hr_free_push(enum hr_free_list_id id, __u32 index) {
-  __u32 key = id;
-  struct hr_free_list *list = bpf_map_lookup_elem(&free_lists, &key);
-  __u32 *link = hr_free_link(id, index);
-
-  if (list && link && hr_free_try_push(list, link, index)) hr_free_push_again(id, index);
-}
-
-/* An index given back earlier, or one never used before; 0 when all are taken. */
-HR_INLINE __u32 hr_take_index(enum hr_free_list_id id, __u32 *made, __u32 limit) {
-  __u32 index = hr_free_pop(id);
-
-  if (index) return index;
-  if (READ_ONCE(*made) >= limit) return 0;
-  index = __sync_fetch_and_add(made, 1) + 1;
-  if (index <= limit) return index;
-  __sync_fetch_and_sub(made, 1); /* another CPU took the last one */
-  return 0;
+  if (!wheel) return 0;
+  held = HR_HELD_REQUESTS(__sync_fetch_and_add(&wheel->held, 0));
+  bpf_loop(HR_MAX_CPUS, hr_count_kept, &kept, 0);
+  return held != kept || held != HR_HELD_REQUESTS(__sync_fetch_and_add(&wheel->held, 0));
 }
 
 /*
  * Gives back the copy of a request that is no longer pending: by the program that has ended it, as the last thing that
  * it does with the request. While `parked` is set the clock does not free the entry, so that it serves no other request
- * under that program's hands.
+ * under that program's hands. The exchange is a full barrier, and gives the copy to one program.
  */
 HR_GLOBAL int hr_give_copy_back(__u32 index) {
   struct hr_request *request = hr_request_at(index);
-  struct hr_wheel *wheel = hr_the_wheel();
+  __u32 parked;
 
-  if (!request || !wheel || !request->parked) return 0;
-  hr_hold(wheel, request->key.service, request->client, -HR_HELD_COPY);
-  hr_free_push(HR_FREE_PARKED, request->parked); /* a full barrier */
-  WRITE_ONCE(request->parked, 0);
+  if (!request || !request->parked) return 0;
+  if (request->counted) hr_hold(request->key.service, request->client, -HR_HELD_COPY);
+  parked = __sync_lock_test_and_set(&request->parked, 0);
+  if (parked) hr_give_index_back(HR_FREE_PARKED, parked);
   return 0;
 }

@@ -57,12 +57,13 @@ HR_ARRAY(leaders, HR_MAX_SERVICES, struct hr_leader);
  */
 HR_ARRAY(scoreboard, 1, struct hr_scoreboard_set);
 
-/* Free indices of `requests` and `pool`. A kernel queue map takes a lock, and hands out the coldest element. */
-HR_ARRAY(free_lists, HR_FREE_LISTS, struct hr_free_list);
+/* Free indices of `requests` and `pool`: what each CPU keeps, and what all share, a lock for each batch. */
+HR_PER_CPU(free_caches, HR_FREE_LISTS, struct hr_free_cache);
+HR_STACK(free_requests, 1, struct hr_free_batch); /* limits.requests / free_batch + 1 */
+HR_STACK(free_parked, 1, struct hr_free_batch);   /* limits.parked / free_batch + 1 */
 
 HR_MAPPED_ARRAY(requests, 1, struct hr_request); /* limits.requests + 1: index 0 is no request */
 HR_ARRAY(pool, 1, struct hr_parked);             /* limits.parked + 1 */
-HR_ARRAY(parked_links, 1, __u32);                /* limits.parked + 1 */
 HR_MAPPED_ARRAY(wheels, 1, struct hr_wheel);
 
 /*

@@ -3,7 +3,9 @@
  * Shares: no service and no client takes all of what they have in common. Half of the requests and of the parked copies
  * any client may hold; the third quarter is for clients that hold little; the last one is for services that hold less
  * than their share. What is over is forwarded unhedged. The budgets have the same rule in two steps (steer.bpf.h).
- * Counters only, read where something is taken: a race between CPUs lets each of them have one more.
+ * Counters only, read where something is taken: a race between CPUs lets each of them have one more. What services and
+ * clients hold matters beyond half, so only requests that come while a quarter is in use are counted there: below it
+ * splitter, reply program and clock would take these lines from each other for each request.
  */
 #pragma once
 
@@ -36,15 +38,23 @@ HR_INLINE __u32 hr_over_share(__u32 used, __u32 by_service, __u32 by_client, __u
   return HR_REASON_SERVICE_SHARE;
 }
 
-/* Why a client's request to a service may have no place or no copy; HR_REASON_NONE otherwise. */
-HR_INLINE __u32 hr_share_reason(const struct hr_wheel *wheel, const struct hr_service_config *config, __u32 service_id,
-                                __u32 client_index) {
-  const struct hr_service_state *state = hr_service_state_of(service_id);
+/* Is one part in so many of a table in use? */
+HR_INLINE int hr_is_beyond(__u64 held, __u32 parts) {
+  return HR_HELD_REQUESTS(held) >= load_config.max_requests / parts ||
+         HR_HELD_COPIES(held) >= load_config.max_parked / parts;
+}
+
+/*
+ * Why a client's request to a service may have no place or no copy, once half of a table is in use; HR_REASON_NONE
+ * otherwise. A global function: rare.
+ */
+HR_GLOBAL __u32 hr_share_reason(__u32 config_id, __u32 client_index, __u64 held) {
+  const struct hr_service_state *state = hr_service_state_of(HR_CONFIG_SERVICE(config_id));
+  const struct hr_service_config *config = hr_config_of(config_id);
   const struct hr_client *client = hr_client_at(client_index);
-  __u64 held = READ_ONCE(wheel->held);
   __u32 reason;
 
-  if (!state || !client) return HR_REASON_NONE;
+  if (!state || !config || !client) return HR_REASON_NONE;
   reason = hr_over_share(HR_HELD_REQUESTS(held), HR_HELD_REQUESTS(state->held), HR_HELD_REQUESTS(client->held),
                          load_config.max_requests, config->request_share);
   if (reason) return reason;
@@ -52,12 +62,13 @@ HR_INLINE __u32 hr_share_reason(const struct hr_wheel *wheel, const struct hr_se
                        load_config.max_parked, config->parked_share);
 }
 
-/* Counts what a client's request holds, or with a negative sum what it gives back. */
-HR_INLINE void hr_hold(struct hr_wheel *wheel, __u32 service_id, __u32 client_index, __s64 held) {
+/* Counts what a client's request holds, or with a negative sum what it gives back: of one that is counted. A global
+ * function: rare. */
+HR_GLOBAL int hr_hold(__u32 service_id, __u32 client_index, __s64 held) {
   struct hr_service_state *state = hr_service_state_of(service_id);
   struct hr_client *client = hr_client_at(client_index);
 
-  __sync_fetch_and_add(&wheel->held, held);
   if (state) __sync_fetch_and_add(&state->held, held);
   if (client) __sync_fetch_and_add(&client->held, held);
+  return 0;
 }

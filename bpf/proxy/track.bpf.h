@@ -18,13 +18,19 @@
 #include "bpf/proxy/wheel.bpf.h"
 
 /* Frees a request whose copy is given back: a reference of this generation is void from here on. */
-HR_INLINE void hr_free_request(struct hr_wheel *wheel, struct hr_request *request, __u32 index) {
-  __u32 generation = HR_WORD_GENERATION(request->word) + 1;
-  __u32 service_id = request->key.service, client = request->client;
+HR_INLINE void hr_free_request(struct hr_request *request, __u32 index) {
+  if (request->counted) hr_hold(request->key.service, request->client, -HR_HELD_REQUEST);
+  WRITE_ONCE(request->word, HR_WORD(HR_WORD_GENERATION(request->word) + 1, HR_NO_BACKEND, 0, HR_STATE_FREE));
+  hr_give_index_back(HR_FREE_REQUESTS, index);
+}
 
-  WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_FREE));
-  hr_hold(wheel, service_id, client, -HR_HELD_REQUEST);
-  hr_free_push(HR_FREE_REQUESTS, index);
+/* Counts a new request and its copy at its service and client. A global function: rare. */
+HR_GLOBAL int hr_hold_counted(__u32 index) {
+  struct hr_request *request = hr_request_at(index);
+
+  if (!request) return 0;
+  request->counted = 1;
+  return hr_hold(request->key.service, request->client, HR_HELD_REQUEST + (request->parked ? HR_HELD_COPY : 0));
 }
 
 /* Copies a plain, whole UDP packet. Layer 4 is zero-padded: to 4 bytes for checksums, to 8 for comparisons. */
@@ -206,6 +212,7 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
   request->key.pad = 0;
   __builtin_memset(request->key.correlation, 0, sizeof(request->key.correlation)); /* by_socket writes none */
   request->client = client;
+  request->counted = 0;
   request->sent_ns = now_ns;
   request->due_ns = now_ns + READ_ONCE(policy->delay_ns);
   request->fire_ns = 0;
@@ -300,6 +307,7 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, config, policy)};
   struct hr_wheel *wheel = hr_the_wheel();
   struct hr_request *request;
+  __u64 held;
   __u32 slot;
 
   if (tracking.reason || !wheel) return tracking;
@@ -307,24 +315,25 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
     tracking.reason = HR_REASON_NO_DAEMON;
     return tracking;
   }
-  tracking.reason = hr_share_reason(wheel, config, HR_CONFIG_SERVICE(config_id), client);
+  held = READ_ONCE(wheel->held);
+  if (hr_is_beyond(held, 2)) tracking.reason = hr_share_reason(config_id, client, held);
   if (tracking.reason) return tracking;
-  tracking.request = hr_take_index(HR_FREE_REQUESTS, &wheel->requests_made, load_config.max_requests);
+  tracking.request = hr_take_index(HR_FREE_REQUESTS);
   request = hr_request_at(tracking.request);
   if (!request) {
     tracking.request = 0;
     tracking.reason = HR_REASON_REQUESTS_FULL;
     return tracking;
   }
-  slot = hr_take_index(HR_FREE_PARKED, &wheel->pool_made, load_config.max_parked);
-  hr_hold(wheel, HR_CONFIG_SERVICE(config_id), client, HR_HELD_REQUEST + (slot ? HR_HELD_COPY : 0));
+  slot = hr_take_index(HR_FREE_PARKED);
   request->parked = slot;
   hr_fill_request(request, skb, packet, HR_CONFIG_SERVICE(config_id), client, policy, choice, now_ns);
+  if (hr_is_beyond(READ_ONCE(wheel->held), 4)) hr_hold_counted(tracking.request);
   tracking.reason = slot ? hr_publish_request(skb, packet, config_id, config, wheel, request, tracking.request, now_ns)
                          : HR_REASON_POOL_FULL;
   if (tracking.reason) {
     hr_give_copy_back(tracking.request);
-    hr_free_request(wheel, request, tracking.request);
+    hr_free_request(request, tracking.request);
     tracking.request = 0;
     return tracking;
   }

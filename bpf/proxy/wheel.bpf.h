@@ -45,7 +45,8 @@ HR_INLINE int hr_try_push_fine(union hr_fine_slot *slot, struct hr_request *requ
   return __sync_val_compare_and_swap(&slot->both, old, (__u64)live << 32 | index) == old ? 0 : -1;
 }
 
-/* Further tries, after another CPU has won the first. A global function: rare, see hr_free_pop_again(). */
+/* Further tries, after another CPU has won the first. A global function: rare, and clang unrolls its
+ * loop, of which the verifier would walk each copy on every path of the callers. */
 HR_GLOBAL int hr_push_fine_again(__u32 slot, __u32 index, __u32 live) {
   struct hr_request *request = hr_request_at(index);
   struct hr_wheel *wheel = hr_the_wheel();
@@ -175,7 +176,7 @@ HR_INLINE int hr_clock_send(struct __sk_buff *skb, struct hr_wheel *wheel) {
 
 /*
  * Called after a push. Rest handshake, first half: the push is published before `running` is read (the compare-and-
- * swap of the push is a full barrier); the clock clears `running` before it reads `held` again (clock.bpf.c).
+ * swap of the push is a full barrier); the clock clears `running` before it asks what is in use (clock.bpf.c).
  */
 HR_INLINE void hr_clock_wake(struct __sk_buff *skb, struct hr_wheel *wheel, __u64 now_ns) {
   __u64 last_lap_ns;

@@ -130,7 +130,7 @@ TEST_F(ClockTest, ARequestExpiresAtItsDeadlineAndIsRemovedAfterItsRetention) {
   EXPECT_EQ(FindDns(1), 0u);
   EXPECT_EQ(StateOf(request), HR_STATE_FREE);
   EXPECT_EQ(HR_WORD_GENERATION(Request(request).word), generation + 1) << "old references are void";
-  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
+  EXPECT_EQ(RequestsInUse(), 0u);
 }
 
 TEST_F(ClockTest, AFormerRequestIsRemovedWithoutTouchingItsKeysNextOne) {
@@ -155,7 +155,7 @@ TEST_F(ClockTest, FreedPlacesAreUsedAgain) {
     for (uint32_t i = 1; i < view.requests.size(); ++i)
       if (HR_WORD_STATE(view.requests[i].word) != HR_STATE_FREE) EndRetention(i);
     VisitAll();
-    ASSERT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
+    ASSERT_EQ(RequestsInUse(), 0u);
   }
   EXPECT_LE(Wheel().requests_made, 20u);
 }

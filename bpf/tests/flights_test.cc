@@ -142,7 +142,7 @@ TEST_F(FlightsTest, WhatIsInFlightIsExactWhateverHappens) {
     VisitAll();
     Advance(20 * kSecond);
   }
-  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
+  EXPECT_EQ(RequestsInUse(), 0u);
   for (const uint32_t backend : {kHkv4A, kHkv4B, kHkv4C}) EXPECT_EQ(BackendLoad(backend).in_flight, 0) << backend;
 }
 

@@ -529,7 +529,7 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
   for (std::thread &thread : threads) thread.join();
   EXPECT_THAT(BrokenInvariants(View()), IsEmpty());
   EXPECT_THAT(unmet(), IsEmpty());
-  for (int i = 0; i < 20 && HR_HELD_REQUESTS(Wheel().held) != 0; ++i) {
+  for (int i = 0; i < 20 && RequestsInUse() != 0; ++i) {
     usleep(5000);
     // What no backend answered is retained for as long as its flow is believed: here that time passes at once.
     for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
@@ -538,7 +538,7 @@ TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
     }
     VisitAll();
   }
-  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u) << "at rest everything is free again";
+  EXPECT_EQ(RequestsInUse(), 0u) << "at rest everything is free again";
 }
 
 }  // namespace

@@ -72,7 +72,7 @@ class HedgeTest : public PacketTest {
       }
       VisitAll();
     }
-    ASSERT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
+    ASSERT_EQ(RequestsInUse(), 0u);
   }
 
   static std::vector<size_t> EveryLength(size_t last) {

@@ -395,7 +395,7 @@ TEST_F(IdleCopiesRawTest, RetainedCopiesDoNotKeepRequestsFromBeingHedged) {
     if (id % 20 != 0) continue;
     Advance(2 * kMillisecond);
     VisitAll();
-    EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u) << "both have answered: no loser can come";
+    EXPECT_EQ(RequestsInUse(), 0u) << "both have answered: no loser can come";
   }
   EXPECT_THAT(Reply(DnsReply4(100, kB4)).changes, Contains(Pair("dns4:late", 1)))
       << "and one that comes twice is known for that";

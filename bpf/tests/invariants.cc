@@ -70,16 +70,17 @@ void CheckWheel(const StateView &state, Faults &faults) {
     if (in_use != seen.contains(i))
       faults.push_back(absl::StrCat("wheel: request ", i, in_use ? " is in use but nowhere" : " is free but in it"));
   }
-  if (used != HR_HELD_REQUESTS(state.wheel.held))
-    faults.push_back(
-        absl::StrCat("held: ", HR_HELD_REQUESTS(state.wheel.held), ", but ", used, " requests are in use"));
+  if (used + state.kept_requests.size() != HR_HELD_REQUESTS(state.wheel.held))
+    faults.push_back(absl::StrCat("held: ", HR_HELD_REQUESTS(state.wheel.held), ", but ", used,
+                                  " requests are in use and ", state.kept_requests.size(), " kept"));
   if (live != armed) faults.push_back(absl::StrCat("live: slots say ", live, ", requests say ", armed));
   if (state.wheel.busy != 0) faults.push_back("busy: no lap is at work");
 }
 
-// Indices 1..made are each either in use or in the free list, once.
-void CheckFreeList(const char *name, uint32_t made, const std::set<uint32_t> &used, const std::vector<uint32_t> &free,
-                   Faults &faults) {
+// Indices 1..made are each either in use or free, once.
+void CheckFreeList(const char *name, uint32_t made, const std::set<uint32_t> &used, std::vector<uint32_t> free,
+                   const std::vector<uint32_t> &kept, Faults &faults) {
+  free.insert(free.end(), kept.begin(), kept.end());
   std::set<uint32_t> listed;
   for (const uint32_t index : free) {
     if (!listed.insert(index).second) faults.push_back(absl::StrCat(name, ": ", index, " is twice in the free list"));
@@ -101,19 +102,21 @@ void CheckPools(const StateView &state, Faults &faults) {
     if (request.parked == 0 && HR_WORD_STATE(request.word) == HR_STATE_PENDING)
       faults.push_back(absl::StrCat("parked: pending request ", i, " has no copy"));
   }
-  CheckFreeList("requests", state.wheel.requests_made, requests, state.free_requests, faults);
-  CheckFreeList("parked", state.wheel.pool_made, parked, state.free_parked, faults);
+  CheckFreeList("requests", state.wheel.requests_made, requests, state.free_requests, state.kept_requests, faults);
+  CheckFreeList("parked", state.wheel.pool_made, parked, state.free_parked, state.kept_parked, faults);
 }
 
-// What the wheel, each service and each client are said to hold is what their requests hold.
+// What the wheel is said to hold is what requests hold and CPUs keep; each service and each client, what those of their
+// requests hold that are counted.
 void CheckHeld(const StateView &state, Faults &faults) {
-  uint64_t all = 0;
+  uint64_t all = state.kept_requests.size() * HR_HELD_REQUEST + state.kept_parked.size() * HR_HELD_COPY;
   std::map<uint32_t, uint64_t> by_service, by_client;
   for (uint32_t i = 1; i < state.requests.size(); ++i) {
     const hr_request &request = state.requests[i];
     if (HR_WORD_STATE(request.word) == HR_STATE_FREE) continue;
     const uint64_t held = HR_HELD_REQUEST + (request.parked != 0 ? HR_HELD_COPY : 0);
     all += held;
+    if (!request.counted) continue;
     by_service[request.key.service] += held;
     by_client[request.client] += held;
   }

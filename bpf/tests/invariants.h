@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 //
 // What must hold of the data plane's state whenever no program is running: the accounting identity, and that
-// every request and every parked copy is in exactly one place (in use and in the wheel, or free and in the free
-// list). Every packet test ends with these checks; invariants_test.cc shows each of them fail.
+// every request and every parked copy is in exactly one place (in use and in the wheel, or free and in a
+// CPU's cache or the shared stack). Every packet test ends with these checks; invariants_test.cc shows each of them
+// fail.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +27,8 @@ struct StateView {
   hr_wheel wheel{};
   std::vector<hr_request> requests;                       // index 0 is nobody
   std::vector<std::pair<uint32_t, uint64_t>> scoreboard;  // set, reference
-  std::vector<uint32_t> free_requests;
-  std::vector<uint32_t> free_parked;
+  std::vector<uint32_t> free_requests, free_parked;       // in the shared stacks
+  std::vector<uint32_t> kept_requests, kept_parked;       // free, of the CPUs
   struct Backend {
     uint32_t service, place;
     int32_t in_flight;

@@ -25,20 +25,22 @@ StateView GoodState() {
   state.services[0].stats.reasons[HR_REASON_BYPASS] = 1;
   state.services[0].stats.reasons[HR_REASON_GSO] = 1;
   state.services[1].stats.counters[HR_REQUESTS] = 1;
-  state.requests.resize(5);
+  state.requests.resize(6);
   auto fill = [&](uint32_t index, uint32_t generation, uint8_t state_of, uint16_t service, uint32_t parked) {
     hr_request &request = state.requests[index];
     request.word = HR_WORD(generation, HR_NO_BACKEND, 0, state_of);
     request.key.service = service;
     request.parked = parked;
     request.set = 7;
-    request.tag = static_cast<uint16_t>(index);
+    request.tag = index & 0xfff;
+    request.counted = 1;
     if (state_of != HR_STATE_FREE) state.scoreboard.emplace_back(7, HR_REFERENCE(generation, index, index));
   };
   fill(1, 10, HR_STATE_PENDING, 0, 1);
   fill(2, 20, HR_STATE_PENDING, 1, 2);
   fill(3, 30, HR_STATE_ANSWERED, 0, 0);
   fill(4, 40, HR_STATE_FREE, 0, 0);
+  fill(5, 50, HR_STATE_FREE, 0, 0);
   state.requests[1].masks = HR_MASKS_SENT(0b01);
   state.requests[2].masks = HR_MASKS_SENT(0b11);
   state.requests[3].masks = HR_MASKS_SENT(0b11) | HR_MASKS_ANSWERED(0b10);
@@ -50,12 +52,13 @@ StateView GoodState() {
   state.wheel.fine[100].live = 2;
   state.requests[1].next = 2;
   state.wheel.coarse[5] = 3;
-  state.wheel.held = 3 * HR_HELD_REQUEST + 2 * HR_HELD_COPY;
+  state.wheel.held = 4 * HR_HELD_REQUEST + 2 * HR_HELD_COPY;
   state.held_by_service = {2 * HR_HELD_REQUEST + HR_HELD_COPY, HR_HELD_REQUEST + HR_HELD_COPY};
-  state.held_by_client = {state.wheel.held};
-  state.wheel.requests_made = 4;
+  state.held_by_client = {3 * HR_HELD_REQUEST + 2 * HR_HELD_COPY};
+  state.wheel.requests_made = 5;
   state.wheel.pool_made = 3;
   state.free_requests = {4};
+  state.kept_requests = {5};
   state.free_parked = {3};
   return state;
 }
@@ -117,7 +120,7 @@ TEST(InvariantsTest, AFreeRequestInTheWheel) {
 TEST(InvariantsTest, AWrongNumberOfHeldRequests) {
   StateView state = GoodState();
   state.wheel.held += HR_HELD_REQUEST;
-  ExpectFault(state, "held: 4, but 3");
+  ExpectFault(state, "held: 5, but 3 requests are in use and 1 kept");
 }
 
 TEST(InvariantsTest, AServiceOrClientThatHoldsMoreThanItsRequests) {
@@ -145,6 +148,12 @@ TEST(InvariantsTest, ALostRequest) {
   StateView state = GoodState();
   state.free_requests.clear();
   ExpectFault(state, "requests: 4 is lost");
+}
+
+TEST(InvariantsTest, AFreeRequestInTwoPlaces) {
+  StateView state = GoodState();
+  state.free_requests = {4, 5};
+  ExpectFault(state, "requests: 5 is twice in the free list");
 }
 
 TEST(InvariantsTest, ALostCopy) {

@@ -51,25 +51,31 @@ T Copy(volatile T *from) {
   return copy;
 }
 
-// The indices of a free list, the next to be taken first. A circle ends after as many as there can be.
-std::vector<uint32_t> ReadFreeList(proxy_bpf *skeleton, hr_free_list_id id) {
-  const uint32_t key = id;
-  hr_free_list list{};
-  EXPECT_TRUE(LookUpElement(skeleton->maps.free_lists, &key, &list).ok());
-  bpf_map *elements = id == HR_FREE_REQUESTS ? skeleton->maps.requests : skeleton->maps.pool;
-  std::vector<uint32_t> values;
-  auto index = static_cast<uint32_t>(list.head);
-  while (index != 0 && values.size() <= bpf_map__max_entries(elements)) {
-    values.push_back(index);
-    if (id == HR_FREE_REQUESTS) {
-      hr_request request{};
-      EXPECT_TRUE(LookUpElement(elements, &index, &request).ok());
-      index = request.next;
-    } else {
-      EXPECT_TRUE(LookUpElement(skeleton->maps.parked_links, &index, &index).ok());
-    }
-  }
-  return values;
+// All that a stack holds, the last one pushed first.
+std::vector<hr_free_batch> PopAll(bpf_map *stack) {
+  std::vector<hr_free_batch> batches;
+  hr_free_batch batch{};
+  while (bpf_map_lookup_and_delete_elem(bpf_map__fd(stack), nullptr, &batch) == 0) batches.push_back(batch);
+  return batches;
+}
+
+// The indices of a shared stack, which is left as it was.
+std::vector<uint32_t> ReadStack(bpf_map *stack, uint32_t batch) {
+  const std::vector<hr_free_batch> batches = PopAll(stack);
+  std::vector<uint32_t> free;
+  for (const hr_free_batch &each : batches) free.insert(free.end(), each.index, each.index + batch);
+  for (auto each = batches.rbegin(); each != batches.rend(); ++each)
+    EXPECT_EQ(bpf_map_update_elem(bpf_map__fd(stack), nullptr, &*each, BPF_ANY), 0);
+  return free;
+}
+
+// What the CPUs keep of a table's free indices for themselves.
+std::vector<uint32_t> ReadKept(bpf_map *caches, uint32_t id) {
+  std::vector<hr_free_cache> of_cpus(static_cast<size_t>(libbpf_num_possible_cpus()));
+  std::vector<uint32_t> kept;
+  EXPECT_TRUE(LookUpElement(caches, &id, of_cpus.data()).ok());
+  for (const hr_free_cache &cache : of_cpus) kept.insert(kept.end(), cache.index, cache.index + cache.count);
+  return kept;
 }
 
 void ClearArray(bpf_map *map) {
@@ -206,7 +212,7 @@ void PacketTest::Use(std::shared_ptr<LoadedPlane> loaded) {
   TestLinks::Get().clock_sniffer->Take(0, 0);
 }
 
-// Everything as it was right after loading, but for what only ever grows (the free lists' tags).
+// Everything as it was right after loading.
 void PacketTest::Reset() {
   const auto &maps = skeleton()->maps;
   auto clear = [](const MappedArray &array, size_t element_bytes) {
@@ -227,7 +233,9 @@ void PacketTest::Reset() {
   for (uint32_t i = 0; i < HR_MAX_BACKENDS; ++i)
     ASSERT_TRUE(UpdateElement(maps.backends, &i, &loaded_->first_backends[i]).ok());
   ClearArray(maps.scoreboard);
-  ClearArray(maps.free_lists);
+  ClearArray(maps.free_caches);
+  PopAll(maps.free_requests);
+  PopAll(maps.free_parked);
   ClearArray(maps.clients);
   ClearArray(maps.stats);
   ClearArray(maps.backend_stats);
@@ -446,6 +454,16 @@ std::vector<Captured> PacketTest::ClonesOf(const std::set<uint32_t> &kinds, size
 
 uint32_t PacketTest::StateMapEntries(bpf_map *map) { return bpf_map__max_entries(map); }
 
+uint32_t PacketTest::RequestsInUse() {
+  const size_t kept = ReadKept(skeleton()->maps.free_caches, HR_FREE_REQUESTS).size();
+  return HR_HELD_REQUESTS(Wheel().held) - static_cast<uint32_t>(kept);
+}
+
+uint32_t PacketTest::CopiesInUse() {
+  const size_t kept = ReadKept(skeleton()->maps.free_caches, HR_FREE_PARKED).size();
+  return HR_HELD_COPIES(Wheel().held) - static_cast<uint32_t>(kept);
+}
+
 StateView PacketTest::View() {
   StateView view;
   const auto &maps = skeleton()->maps;
@@ -465,8 +483,11 @@ StateView PacketTest::View() {
   for (uint32_t i = 0; i < loaded_->spec.services.size(); ++i)
     for (uint32_t place = 0; place < loaded_->spec.services[i].backends.size(); ++place, ++backend_id)
       view.backends.push_back({i, place, loaded_->backend_loads.At<hr_backend_load>(backend_id)->in_flight});
-  view.free_requests = ReadFreeList(skeleton(), HR_FREE_REQUESTS);
-  view.free_parked = ReadFreeList(skeleton(), HR_FREE_PARKED);
+  const auto &batch = skeleton()->rodata->load_config.free_batch;
+  view.free_requests = ReadStack(maps.free_requests, batch[HR_FREE_REQUESTS]);
+  view.free_parked = ReadStack(maps.free_parked, batch[HR_FREE_PARKED]);
+  view.kept_requests = ReadKept(maps.free_caches, HR_FREE_REQUESTS);
+  view.kept_parked = ReadKept(maps.free_caches, HR_FREE_PARKED);
   return view;
 }
 

@@ -168,6 +168,8 @@ class PacketTest : public ::testing::Test {
   Changes FireNow(uint32_t request);
 
   volatile hr_wheel &Wheel() { return *loaded_->wheel.At<hr_wheel>(0); }
+  uint32_t RequestsInUse();
+  uint32_t CopiesInUse();
   volatile hr_request &Request(uint32_t index) { return *loaded_->requests.At<hr_request>(index); }
   uint8_t StateOf(uint32_t request) { return HR_WORD_STATE(Request(request).word); }
   uint32_t SentTo(uint32_t request) { return HR_SENT_MASK(Request(request).masks); }

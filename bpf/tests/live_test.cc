@@ -174,7 +174,7 @@ class LiveTest : public PacketTest {
   void ExpectRest() {
     for (int i = 0; i < kPatienceMs / 10 && Wheel().running != 0; ++i) usleep(10'000);
     EXPECT_EQ(Wheel().running, 0u);
-    EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
+    EXPECT_EQ(RequestsInUse(), 0u);
     const uint64_t laps = Wheel().laps;
     usleep(100'000);
     EXPECT_EQ(Wheel().laps, laps) << "0 laps at rest";

@@ -4,6 +4,8 @@
 // everything: takeovers, retransmissions, nacks and their releases, expiry, laps. Afterwards nothing may be
 // lost, twice, or counted wrongly. The schedule is the machine's; a failure says with which seed the threads
 // drew their steps.
+#include <bpf/libbpf.h>
+#include <sched.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -110,7 +112,7 @@ class RaceTest : public PacketTest {
 
   // Deadlines and retentions pass, and nothing is left.
   void ExpectRest() {
-    for (int i = 0; i < 20 && HR_HELD_REQUESTS(Wheel().held) != 0; ++i) {
+    for (int i = 0; i < 20 && RequestsInUse() != 0; ++i) {
       usleep(5000);
       // What no backend answered is retained for as long as its flow is believed: here that time passes at once.
       for (uint32_t index = 1; index <= Wheel().requests_made; ++index) {
@@ -119,10 +121,26 @@ class RaceTest : public PacketTest {
       }
       VisitAll();
     }
-    EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
+    EXPECT_EQ(RequestsInUse(), 0u);
   }
 
   uint16_t ids_ = 48;
+};
+
+// The thread that it stands in runs on one CPU while it lives.
+class OnCpu {
+ public:
+  explicit OnCpu(size_t cpu) {
+    sched_getaffinity(0, sizeof(before_), &before_);
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    EXPECT_EQ(sched_setaffinity(0, sizeof(one), &one), 0) << cpu;
+  }
+  ~OnCpu() { sched_setaffinity(0, sizeof(before_), &before_); }
+
+ private:
+  cpu_set_t before_;
 };
 
 TEST_F(RaceTest, NothingIsLostWhenEverythingHappensAtOnce) {
@@ -201,6 +219,94 @@ TEST_F(RaceTest, NothingIsLostWhenPlacesAreShort) {
   RunAll(seed);
   EXPECT_THAT(BrokenInvariants(View()), IsEmpty());
   ExpectRest();
+}
+
+// Free indices are kept by CPUs in batches (free_list.bpf.h). `batch` on this machine, of both tables.
+DataPlaneSpec WithBatchesOf(DataPlaneSpec spec, uint32_t batch) {
+  spec.services.resize(1);  // else it is its share that it uses up
+  spec.max_requests = spec.max_parked = 32 * batch * static_cast<uint32_t>(libbpf_num_possible_cpus());
+  return spec;
+}
+
+TEST_F(RaceTest, WhatOneCpuGivesBackAnotherTakesButForWhatEachKeeps) {
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2) GTEST_SKIP() << "needs two CPUs";
+  constexpr uint32_t kBatch = 4;
+  Start(WithBatchesOf(Spec(), kBatch));
+  const uint32_t limit = skeleton()->rodata->load_config.max_requests;
+  // Each is another client's.
+  const auto ask = [&](uint32_t i) {
+    const std::string client = "10.78." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1);
+    return Split(
+               PacketBuilder(client.c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build())
+        .changes;
+  };
+  {
+    const OnCpu first(0);
+    for (uint32_t i = 0; i < limit; ++i) ASSERT_FALSE(ask(i).contains("dns4.passed_through")) << i;
+    EXPECT_TRUE(ask(limit).contains("dns4:requests_full")) << "one CPU gets all that there are";
+  }
+  EXPECT_EQ(RequestsInUse(), limit);
+  {
+    const OnCpu second(1);
+    for (uint32_t i = 1; i <= limit; ++i) MakeExpired(i);
+    VisitAll();
+    for (uint32_t i = 1; i <= limit; ++i) EndRetention(i);
+    VisitAll();
+  }
+  EXPECT_EQ(RequestsInUse(), 0u);
+  EXPECT_EQ(CopiesInUse(), 0u);
+  StateView view = View();
+  EXPECT_LE(view.kept_requests.size(), uint32_t{HR_FREE_KEPT(kBatch)});
+  EXPECT_LE(view.kept_parked.size(), uint32_t{HR_FREE_KEPT(kBatch)});
+  EXPECT_EQ(view.free_requests.size() + view.kept_requests.size(), limit);
+  EXPECT_EQ(view.free_parked.size() + view.kept_parked.size(), limit);
+  {
+    const OnCpu first(0);
+    const uint32_t others = static_cast<uint32_t>(std::max(view.kept_requests.size(), view.kept_parked.size()));
+    for (uint32_t i = 0; i < limit - others; ++i) ASSERT_FALSE(ask(i).contains("dns4.passed_through")) << i;
+  }
+}
+
+// One CPU's programs take, another's give back: caches run dry and batches go round.
+TEST_F(RaceTest, IndicesThatGoFromCpuToCpuAreNeitherLostNorTwice) {
+  if (sysconf(_SC_NPROCESSORS_ONLN) < 2) GTEST_SKIP() << "needs two CPUs";
+  Start(WithBatchesOf(Spec(), 8));
+  ServicePolicy(kDns4Service).delay_ns = kMillisecond;  // an answered request is freed then
+  ServiceConfig(kDns4Service).budget_ppm = 0;
+  ServiceState(kDns4Service).budget_micros = 0;
+  const TestLinks &links = TestLinks::Get();
+  const auto &programs = skeleton()->progs;
+  const uint32_t waiting = 64, all = 8 * skeleton()->rodata->load_config.max_requests;
+  std::atomic<uint32_t> asked = 0, answered = 0;
+  std::thread splitters([&] {
+    const OnCpu first(0);
+    for (uint32_t id = 1; id <= all; asked = id++) {
+      while (id - answered > waiting) sched_yield();
+      RunUncounted(programs.hr_splitter, DnsRequest4(static_cast<uint16_t>(id)), {.ifindex = links.proxy.ifindex});
+    }
+  });
+  std::thread others([&] {
+    const OnCpu second(1);
+    while (answered < all) {
+      if (answered == asked) {
+        sched_yield();
+        continue;
+      }
+      const auto id = static_cast<uint16_t>(answered + 1);
+      RunUncounted(programs.hr_reply, DnsReply4(id, kA4), {.ifindex = links.uplink.ifindex});
+      if (++answered % 8 == 0)
+        RunUncounted(programs.hr_clock, Tagged(Bytes(HR_CLOCK_FRAME_BYTES)),
+                     {.mark = HR_MARK_LAP | HR_MARK_VALUE(Wheel().epoch), .ifindex = links.clock_in.ifindex});
+    }
+  });
+  splitters.join();
+  others.join();
+  const StateView busy = View();
+  EXPECT_THAT(BrokenInvariants(busy), IsEmpty());
+  EXPECT_GT(busy.services[kDns4Service].stats.counters[HR_WON_BY_FIRST], 2 * busy.wheel.requests_made)
+      << "indices have gone round";
+  ExpectRest();
+  EXPECT_EQ(CopiesInUse(), 0u);
 }
 
 }  // namespace

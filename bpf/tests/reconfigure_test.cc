@@ -293,11 +293,11 @@ TEST_F(ReconfigureTest, NoPacketSeesTwoConfigurationsMixed) {
     int waiting = 0;
     for (int i = 0; i < kPackets; ++i) {
       const auto id = static_cast<uint8_t>(i);
-      const uint32_t before = HR_HELD_REQUESTS(Wheel().held);
+      const uint32_t before = RequestsInUse();
       RunUncounted(skeleton()->progs.hr_splitter,
                    PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {id, 0, 0, 0, operation, 0, 0, 0}).Build(),
                    {.ifindex = TestLinks::Get().proxy.ifindex});
-      if (HR_HELD_REQUESTS(Wheel().held) != before) ++waiting;
+      if (RequestsInUse() != before) ++waiting;
     }
     return waiting;
   };

@@ -95,7 +95,7 @@ TEST_F(ReplyTest, CopiesAreHeldAsLongAsAnswersTake) {
   for (uint16_t id = 1; id <= 120; ++id) {  // of 128 copies a client may hold a half; no lap runs
     ASSERT_THAT(Split(DnsRequest4(id)).changes, UnorderedElementsAre(Pair("dns4.requests", 1))) << id;
     if (id > kWaiting) ASSERT_EQ(Reply(DnsReply4(id - kWaiting, kA4)).verdict, kRedirected) << id;
-    ASSERT_EQ(HR_HELD_COPIES(Wheel().held), std::min(id, kWaiting)) << id;
+    ASSERT_EQ(CopiesInUse(), std::min(id, kWaiting)) << id;
   }
   const uint32_t hedged = AskBoth(200);
   Reply(DnsReply4(200, kB4));

@@ -131,14 +131,14 @@ TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
   EXPECT_EQ(VisitAll(), (Changes{{"dns4.extra_sends", 32}, {"dns4.hedges", 32}}));
   for (uint16_t id = 1; id <= 32; ++id) MakeExpired(find(id));
   EXPECT_EQ(VisitAll(), (Changes{{"dns4.unanswered", 32}}));
-  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 32u);
+  EXPECT_EQ(RequestsInUse(), 32u);
   // 64 requests may be known: the 65th goes untracked.
   for (uint16_t id = 101; id <= 132; ++id) ASSERT_EQ(ask(id).changes.size(), 1u) << id;
   ExpectForwarded(ask(133), "dns4", "requests_full", kA4);
   // When their retention is over the places are free again; the copies of the others are not.
   for (uint16_t id = 1; id <= 32; ++id) EndRetention(find(id));
   VisitAll();
-  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 32u);
+  EXPECT_EQ(RequestsInUse(), 32u);
   ExpectForwarded(ask(134), "dns4", "pool_full", kA4);
 }
 

@@ -64,7 +64,7 @@ TEST_F(SplitterTest, TheRequestKeepsWhatAHedgeNeeds) {
   EXPECT_GE(request.sent_ns, before_ns);
   EXPECT_LE(request.sent_ns, NowNs());
   EXPECT_EQ(request.due_ns, request.sent_ns + ServicePolicy(kDns4Service).delay_ns);
-  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 1u);
+  EXPECT_EQ(RequestsInUse(), 1u);
 }
 
 TEST_F(SplitterTest, TheParkedBytesAreThePacketAsTheClientSentIt) {
@@ -170,7 +170,7 @@ TEST_F(SplitterTest, TwoClientsWithTheSameIdAreTwoRequests) {
   const RunResult run = Split(DnsRequest4(7, "www.example.org", 40002));
   EXPECT_THAT(run.changes, UnorderedElementsAre(std::pair("dns4.requests", 1)));
   EXPECT_NE(FindDns(7, 40001), FindDns(7, 40002));
-  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 2u);
+  EXPECT_EQ(RequestsInUse(), 2u);
 }
 
 TEST_F(SplitterTest, AnotherPayloadUnderAKeyThatWaitsIsForwardedOnce) {

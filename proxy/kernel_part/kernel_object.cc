@@ -22,6 +22,8 @@
 namespace hedgerow {
 namespace {
 
+uint32_t PossibleCpus() { return static_cast<uint32_t>(std::max(1, libbpf_num_possible_cpus())); }
+
 uint64_t Random64() { return (uint64_t{std::random_device{}()} << 32) | std::random_device{}(); }
 
 uint64_t NewClockTag() {
@@ -61,7 +63,7 @@ absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Open(const DataPlane
   net::KeepBpfLog();
   object->skeleton_ = proxy_bpf__open();
   if (object->skeleton_ == nullptr) return net::BpfLoadError(errno);
-  SetMapSizes(*object->skeleton_, BoundsOf(spec));
+  SetMapSizes(*object->skeleton_, BoundsOf(spec), PossibleCpus());
   object->SetLoadConfig(spec);
   object->NoteLayouts();
   return object;
@@ -115,6 +117,8 @@ void KernelObject::SetLoadConfig(const DataPlaneSpec& spec) {
   config.max_parked = spec.max_parked;
   config.flow_part = spec.max_flows / HR_FLOW_PARTS;
   for (size_t i = 0; i < spec.proxy_mac.size(); ++i) config.proxy_mac[i] = spec.proxy_mac[i];
+  const uint32_t limits[HR_FREE_LISTS] = {spec.max_requests, spec.max_parked};
+  for (int id = 0; id < HR_FREE_LISTS; ++id) config.free_batch[id] = FreeBatch(limits[id], PossibleCpus());
   config.cold_mask = ColdSets(spec.max_requests) - 1;
   config.hash_seed = Random64();
   config.clock_tag = NewClockTag();

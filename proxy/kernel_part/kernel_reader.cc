@@ -64,18 +64,18 @@ KernelReader::RequestUse KernelReader::CountRequests() const {
     const uint8_t state = HR_WORD_STATE(request->word);
     const uint32_t service = request->key.service;
     if (state == HR_STATE_PENDING && service < use.in_flight.size()) use.in_flight[service]++;
+    use.requests += state != HR_STATE_FREE;
     if (state != HR_STATE_FREE && request->parked != 0) use.parked++;
   }
   return use;
 }
 
-std::vector<MapUse> KernelReader::ReadMapUse(uint64_t parked) const {
-  const volatile hr_wheel& wheel = memory_.Wheel();
+std::vector<MapUse> KernelReader::ReadMapUse(const RequestUse& use) const {
   const auto& maps = object_.skeleton()->maps;
   std::vector<MapUse> uses = {
-      {"requests", HR_HELD_REQUESTS(wheel.held), spec_.max_requests, MapBytes(bpf_map__fd(maps.requests)), true},
-      {"scoreboard", HR_HELD_REQUESTS(wheel.held), spec_.max_requests, MapBytes(bpf_map__fd(maps.scoreboard)), false},
-      {"parked", parked, spec_.max_parked, MapBytes(bpf_map__fd(maps.pool)), true},
+      {"requests", use.requests, spec_.max_requests, MapBytes(bpf_map__fd(maps.requests)), true},
+      {"scoreboard", use.requests, spec_.max_requests, MapBytes(bpf_map__fd(maps.scoreboard)), false},
+      {"parked", use.parked, spec_.max_parked, MapBytes(bpf_map__fd(maps.pool)), true},
       {"flows", 0, spec_.max_flows, MapBytes(bpf_map__fd(maps.flows)), false},
       {"crowded_flows", 0, bpf_map__max_entries(maps.crowded_flows), MapBytes(bpf_map__fd(maps.crowded_flows)), false},
       {"late_requests", 0, bpf_map__max_entries(maps.late_requests), MapBytes(bpf_map__fd(maps.late_requests)), false},
@@ -221,7 +221,7 @@ absl::StatusOr<Snapshot> KernelReader::Read(bool histograms) {
   snapshot.clock = {
       .running = wheel.running != 0, .laps = wheel.laps, .kicks = wheel.kicks, .restarts = wheel.restarts};
   snapshot.hedge_until_ns = wheel.hedge_until_ns;
-  snapshot.maps = ReadMapUse(use.parked);
+  snapshot.maps = ReadMapUse(use);
   return snapshot;
 }
 

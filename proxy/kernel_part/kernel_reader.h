@@ -28,10 +28,10 @@ class KernelReader final : public DataPlaneReader {
  private:
   struct RequestUse {
     std::vector<uint64_t> in_flight;  // by service
-    uint64_t parked = 0;
+    uint64_t requests = 0, parked = 0;
   };
   RequestUse CountRequests() const;
-  std::vector<MapUse> ReadMapUse(uint64_t parked) const;
+  std::vector<MapUse> ReadMapUse(const RequestUse& use) const;
   absl::StatusOr<ServiceSnapshot> ReadService(const ServiceSpec& spec, bool histograms);
   absl::StatusOr<BackendSnapshot> ReadBackend(const ServiceSpec& service, const BackendSpec& spec, bool histograms);
   absl::StatusOr<std::vector<Histogram>> Histograms(bpf_map* map, uint32_t id, uint32_t kinds,

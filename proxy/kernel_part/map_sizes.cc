@@ -49,14 +49,20 @@ uint32_t ColdSets(uint32_t max_requests) {
   return std::max<uint32_t>(16, std::bit_ceil(max_requests * 4) / HR_SET_WAYS);
 }
 
-void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds) {
+uint32_t FreeBatch(uint32_t limit, uint32_t cpus) {
+  const uint32_t batch = std::min<uint32_t>(HR_FREE_BATCH, limit / 32 / std::max(1u, cpus));
+  return batch < 4 ? 1 : batch;
+}
+
+void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds, uint32_t cpus) {
   const auto& maps = programs.maps;
   // Index 0 of requests and copies means none.
   const std::pair<bpf_map*, uint32_t> sizes[] = {
       {maps.requests, bounds.requests + 1},
       {maps.scoreboard, HR_HOT_SETS + ColdSets(bounds.requests)},
       {maps.pool, bounds.parked + 1},
-      {maps.parked_links, bounds.parked + 1},
+      {maps.free_requests, bounds.requests / FreeBatch(bounds.requests, cpus) + 1},
+      {maps.free_parked, bounds.parked / FreeBatch(bounds.parked, cpus) + 1},
       {maps.flows, bounds.flows},
       {maps.crowded_flows, std::max(1u, bounds.flows / HR_FLOW_PARTS)},
       {maps.late_requests, std::max(1u, bounds.flows / HR_FLOW_PARTS)},
@@ -71,7 +77,7 @@ void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds) {
 absl::StatusOr<std::vector<MapSize>> MapSizes(const MapBounds& bounds, uint32_t cpus) {
   proxy_bpf* const programs = proxy_bpf__open();
   if (programs == nullptr) return absl::ErrnoToStatus(errno, "cannot read the kernel programs");
-  SetMapSizes(*programs, bounds);
+  SetMapSizes(*programs, bounds, cpus);
   std::vector<MapSize> sizes;
   const bpf_map* map = nullptr;
   bpf_object__for_each_map(map, programs->obj) {

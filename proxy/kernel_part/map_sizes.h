@@ -36,8 +36,12 @@ MapBounds BoundsOf(const DataPlaneSpec& spec);
 // Sets of the scoreboard behind the hot ones.
 uint32_t ColdSets(uint32_t max_requests);
 
+// How many free indices a CPU exchanges at once with a table of so many: what CPUs keep for themselves is at most a
+// 16th of it.
+uint32_t FreeBatch(uint32_t limit, uint32_t cpus);
+
 // Of programs that are opened and not loaded yet.
-void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds);
+void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds, uint32_t cpus);
 
 // Every map but those that libbpf makes of global variables. `cpus`: possible CPUs. Needs no privilege.
 absl::StatusOr<std::vector<MapSize>> MapSizes(const MapBounds& bounds, uint32_t cpus);
