@@ -51,7 +51,7 @@ Result GetResult(ByteReader& reader) {
 SnapshotWriter::SnapshotWriter(const SnapshotHeader& header, size_t chunk_bytes)
     : chunk_bytes_(chunk_bytes), open_(chunk_bytes) {
   open_.Put(static_cast<uint8_t>(SnapshotRecord::kState));
-  open_.Put(kSnapshotVersion);
+  open_.Put(header.features == 0 ? 5 : kSnapshotVersion);
   open_.Put(header.committed_ns);
   open_.Put(header.content);
   open_.Put(header.settings.version);
@@ -61,6 +61,7 @@ SnapshotWriter::SnapshotWriter(const SnapshotHeader& header, size_t chunk_bytes)
   open_.Put(header.log_uuid);
   open_.Put(header.items_flushed_before);
   open_.Put(header.items_flush_at_ns);
+  if (header.features != 0) open_.Put(header.features);
   Close();
 }
 
@@ -79,6 +80,7 @@ void GetSnapshotHeader(ByteReader& reader, uint32_t version, SnapshotHeader& hea
   if (version < 5) return;
   header.items_flushed_before = reader.Get<uint64_t>();
   header.items_flush_at_ns = reader.Get<uint64_t>();
+  if (version >= 6) header.features = reader.Get<uint32_t>();
 }
 
 void SnapshotWriter::Close() {

@@ -39,7 +39,7 @@
 namespace hedgerow::kv {
 
 // Raised with every change of the format; what was written before is read for ever.
-inline constexpr uint32_t kSnapshotVersion = 5;
+inline constexpr uint32_t kSnapshotVersion = 6;
 // A chunk is closed once it has as much as was asked for, so it is larger by one record at most.
 inline constexpr size_t kSnapshotChunk_bytes = 64 * 1024;
 
@@ -72,6 +72,7 @@ struct SnapshotHeader {
   uint64_t log_uuid = 0;
   uint64_t items_flushed_before = 0;  // ItemStore
   uint64_t items_flush_at_ns = 0;
+  uint32_t features = 0;  // StateMachine::features; 0 is written as format 5, for members that know no other
 };
 
 // When a request was stamped, and when it had reached the cluster, in committed time. See DedupeWindow.

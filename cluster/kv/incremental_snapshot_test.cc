@@ -17,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "build_paths.h"
+#include "cluster/kv/features.h"
 #include "cluster/kv/state_loader.h"
 #include "cluster/kv/state_machine.h"
 
@@ -302,7 +303,8 @@ TEST(IncrementalSnapshot, AFormatOfTheFutureIsNamed) {
 }
 
 // testdata/snapshot-N is what version N of the format made of `Small`, its chunks behind their lengths; version 1
-// had no items, version 2 no settings. Sessions from before version 5 had no tokens, and are passed over.
+// had no items, version 2 no settings, version 5 no features. Sessions from before version 5 had no tokens, and are
+// passed over.
 void Small(StateMachine& state) {
   const auto apply = [&state](uint64_t index, Command command) { state.Apply(index, command); };
   apply(1, {.key = {.kind = CommandKind::kOpen, .a = 77}, .session = {.id = 1, .token = 11}, .elapsed_ns = kSecond});
@@ -313,6 +315,7 @@ void Small(StateMachine& state) {
             .operations = {{.kind = OperationKind::kPut, .key = "colour", .value = "green"},
                            {.kind = OperationKind::kIncrement, .key = "count", .delta = 41}}});
   apply(4, {.key = {.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3},
+            .came_ns = 3 * kSecond,
             .elapsed_ns = kSecond,
             .operations = {{.kind = OperationKind::kIncrement, .key = "count", .delta = 1}}});
   apply(5, {.key = {.kind = CommandKind::kMemcached, .a = 1, .b = 2, .c = 3, .d = 4},
@@ -348,6 +351,7 @@ TEST(IncrementalSnapshot, EveryFormatThereWasIsRead) {
     EXPECT_EQ(state->Get("colour"), "green");
     EXPECT_EQ(state->Get("count"), "42");
     EXPECT_EQ(state->committed_time_ns(), 4 * kSecond);
+    EXPECT_EQ(state->features(), version >= 6 ? kCameFeature : 0);
     EXPECT_EQ(state->Known({.kind = CommandKind::kWindowed, .a = 1, .b = 2, .c = 3})->values[0], "42");
     const Command old{.key = {.kind = CommandKind::kWrite, .a = 1, .b = 3, .c = 9, .d = 11}, .operations = {}};
     if (version >= 5) {

@@ -401,7 +401,7 @@ void Replica::Mend(const raft::Snapshot& snapshot, std::unique_ptr<StateMachine>
 
 // An earlier program would put what it does not know into its log.
 void Replica::On(Forward& forward) {
-  if ((agreed_features_ & kCameFeature) == 0) forward.request.command.came_ns = 0;
+  if ((known_to_all() & kCameFeature) == 0) forward.request.command.came_ns = 0;
   host_.Send(std::move(forward));
 }
 
@@ -440,14 +440,14 @@ raft::Propose Replica::TakeProposals() {
       }
       if (!proposals_.AddProposed(key)) continue;  // its client is answered once that entry is applied
       command = *wanted.command;
-      command.came_ns = (agreed_features_ & kCameFeature) != 0 ? wanted.came_ns : 0;
+      command.came_ns = (known_to_all() & kCameFeature) != 0 ? wanted.came_ns : 0;
       if (key.kind == CommandKind::kMemcached) command.age_ns = wanted.age_ns;
       // In the entry, so that all replicas give the session one name.
       if (key.kind == CommandKind::kOpen) {
         command.session = {.id = std::max<uint64_t>(host_.Secret(), 1), .token = host_.Secret()};
       }
     }
-    if (leads && (FeaturesNeeded(command) & ~agreed_features_) != 0) {
+    if (leads && (FeaturesNeeded(command) & ~known_to_all()) != 0) {
       NotKnownToAll(proposal);
       continue;
     }

@@ -215,6 +215,7 @@ class Replica {
   std::vector<std::pair<uint64_t, RequestKey>> batch_;  // proposed in the present step, with their tags
   uint64_t check_every_entries_;
   StateChecks checks_;
+  uint32_t known_to_all() const { return agreed_features_ | state_.features(); }
   uint32_t agreed_features_ = 0;  // until the host says
   raft::LogIndex unreadable_{};
   bool served_ = true;

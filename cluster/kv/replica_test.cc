@@ -168,6 +168,25 @@ TEST_F(ReplicaTest, ALeaderProposesOnlyWhatAllMembersCanRead) {
   EXPECT_EQ(Last(), 7u);
 }
 
+TEST_F(ReplicaTest, WhatTheLogHasUsedIsUsedThoughAMemberIsSilent) {
+  Start();
+  const auto came_ns = [this](uint64_t seq) {
+    Request request = Write(seq);
+    request.command.key.kind = CommandKind::kWindowed;
+    replica_->ReceiveRequest(now_ns_, std::move(request));
+    replica_->Settle();
+    Acknowledge(Last());
+    return Decode(raft().log().At(raft().log().last_index()).payload.view())->came_ns;
+  };
+  replica_->SetAgreedFeatures(0);
+  Lead();
+  EXPECT_EQ(came_ns(1), 0u) << "not all are known to read it";
+  replica_->SetAgreedFeatures(kAllFeatures);
+  EXPECT_NE(came_ns(2), 0u);
+  replica_->SetAgreedFeatures(0);
+  EXPECT_NE(came_ns(3), 0u) << "they were once, and one is silent";
+}
+
 TEST_F(ReplicaTest, WhatWasTruncatedIsProposedAgain) {
   Start({Entry(1, 1, 1)});
   Lead();

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "cluster/kv/content_hash.h"
+#include "cluster/kv/features.h"
 #include "cluster/raft/check.h"
 
 namespace hedgerow::kv {
@@ -30,6 +31,7 @@ std::optional<std::string> Incremented(const std::string* current, int64_t delta
 
 Result StateMachine::Apply(uint64_t index, const Command& command) {
   const bool late = IsLate(command);
+  if (command.came_ns != 0) features_ |= kCameFeature;
   now_ns_ += command.elapsed_ns;
   sessions_.Expire(now_ns_);
   window_.Expire(now_ns_);
@@ -143,6 +145,7 @@ void StateMachine::FollowSettings() {
 bool StateMachine::Restore(const SnapshotHeader& header, bool with_settings) {
   now_ns_ = header.committed_ns;
   log_uuid_ = header.log_uuid;
+  features_ = header.features;
   memcached_.RestoreFlush(header.items_flushed_before, header.items_flush_at_ns);
   if (!with_settings) return true;
   settings_ = header.settings;
@@ -296,7 +299,8 @@ void StateMachine::BeginSnapshot(size_t chunk_bytes) {
                               .memcached_window_steps = memcached_.window_steps(),
                               .log_uuid = log_uuid_,
                               .items_flushed_before = memcached_.flushed_before(),
-                              .items_flush_at_ns = memcached_.flush_at_ns()};
+                              .items_flush_at_ns = memcached_.flush_at_ns(),
+                              .features = features_};
   snapshot_content_ = header.content;
   snapshot_ = std::make_unique<SnapshotWriter>(header, chunk_bytes);
   values_.BeginSnapshot(snapshot_.get());

@@ -77,6 +77,9 @@ class StateMachine {
   bool waits_for_time() const { return window_.size() > 0 || memcached_.waits_for_time(); }
   MemoryUse memory() const;
   const Settings& settings() const { return settings_; }
+  // What an entry of the log has used (features.h), which every member knew then: so it is used from then on, whichever
+  // member is silent or has been restarted since.
+  uint32_t features() const { return features_; }
 
   // Of every byte of the state (content_hash.h): two replicas that applied the same log have the same, whatever
   // processor and standard library they run on, and whatever snapshot they began with.
@@ -128,6 +131,7 @@ class StateMachine {
   MemcachedState memcached_{settings_.memcached};
   uint64_t now_ns_ = 0;  // committed time
   uint64_t log_uuid_ = 0;
+  uint32_t features_ = 0;
   uint64_t snapshot_content_ = 0;  // when the present one began
   bool snapshot_is_sound_ = true;
   uint64_t flaws_ = 0;                        // what the tables' sums lack of what is there, as snapshots have found

@@ -159,6 +159,7 @@ void MemcachedClient::Send(uint64_t id) {
   operation.request.timeout_ns = operation.give_up_ns - now_ns;
   Server* const to = &world_.membership->SomeNode();
   const bool reuse = ReusesId(operation);
+  if (world_.trace) world_.Trace("memcached client ", address_, " sends ", id, " to ", to->id().value());
   if (reuse) reuse_.sent_ns = now_ns;
   world_.network.Send(address_, to->id().value(), reuse ? kReuseDelayMax_ns : kWindowedDelayMax_ns,
                       [to, request = operation.request] { to->ArriveRequest(request); });
@@ -188,6 +189,9 @@ void MemcachedClient::Retry(uint64_t id) {
 
 void MemcachedClient::ArriveAnswer(const kv::Answer& answer) {
   const uint64_t id = answer.reply_to.request;
+  if (world_.trace)
+    world_.Trace("memcached client ", address_, " is answered ", id, ": ", static_cast<int>(answer.kind), ", code ",
+                 static_cast<int>(answer.result.code));
   const auto found = operations_.find(id);
   if (found != operations_.end()) {
     Answered(found->second, answer);
