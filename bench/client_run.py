@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bench import cpu_time, pinning
@@ -50,34 +50,42 @@ def run_client(host: Host, argv: Sequence[str], lab_netns: Sequence[str], *, str
                on_event: EventHook | None = None, hurried: bool = False) -> ClientRun:
     """Runs the client to its end. `lab_netns` are the namespaces whose processes make up the experiment. `hurried`: ahead of
     everything else on this machine."""
-    samples: dict[str, cpu_time.Sample] = {}
     with tempfile.TemporaryDirectory(prefix="hedgerow-bench-") as folder:
         out = Path(folder, "report.json")
-        child = host.popen([*argv, f"--out={out}", "--progress"], stdout=subprocess.DEVNULL,
-                           stderr=subprocess.PIPE, text=True, cwd=ROOT, ends_with_runner=True)
-        if hurried:
-            pinning.hurry(child.pid)
-        other_lines = []
-        try:
-            for line in child.stderr:
-                event = _event(line)
-                if event is None:
-                    other_lines.append(line)
-                    continue
-                if event["event"] in ("measuring", "measured"):
-                    samples[event["event"]] = cpu_time.sample(_experiment(lab_netns, stress))
-                if on_event is not None:
-                    on_event(event)
-        except BaseException:
-            host.stop(child, signal.SIGKILL)
-            raise
-        child.stderr.close()
-        child.wait(30)
-        if host.stop(child) != 0 or not out.exists():
-            raise CommandFailed(f"{' '.join(argv)} failed:\n{''.join(other_lines)}")
-        sys.stderr.writelines(other_lines)
+        before, after = follow(host, [*argv, f"--out={out}", "--progress"], lambda _pid: _experiment(lab_netns, stress), on_event, hurried,
+                               stdout=subprocess.DEVNULL)
         report = json.loads(out.read_text(encoding="ascii"))
-    return ClientRun(report, cpu_time.spent(samples["measuring"], samples["measured"]), list(argv))
+    return ClientRun(report, cpu_time.spent(before, after), list(argv))
+
+
+def follow(host: Host, argv: Sequence[str], experiment: Callable[[int], Iterable[int]], on_event: EventHook | None = None,
+           hurried: bool = False, **options) -> tuple[cpu_time.Sample, cpu_time.Sample]:
+    """Runs a load to its end, which it bounds itself: samples of the processes that `experiment` names (it is told the load's), when
+    the measured part began and when it ended. `on_event` comes after the sample of that moment."""
+    samples: dict[str, cpu_time.Sample] = {}
+    child = host.popen(argv, stderr=subprocess.PIPE, text=True, cwd=ROOT, ends_with_runner=True, **options)
+    if hurried:
+        pinning.hurry(child.pid)
+    other_lines = []
+    try:
+        for line in child.stderr:
+            event = _event(line)
+            if event is None:
+                other_lines.append(line)
+                continue
+            if event["event"] in ("measuring", "measured"):
+                samples[event["event"]] = cpu_time.sample(list(experiment(child.pid)))
+            if on_event is not None:
+                on_event(event)
+    except BaseException:
+        host.stop(child, signal.SIGKILL)
+        raise
+    child.stderr.close()
+    child.wait(30)
+    if host.stop(child) != 0 or len(samples) != 2:
+        raise CommandFailed(f"{' '.join(map(str, argv))} failed:\n{''.join(other_lines)}")
+    sys.stderr.writelines(other_lines)
+    return samples["measuring"], samples["measured"]
 
 
 def _event(line: str) -> dict | None:

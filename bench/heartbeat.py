@@ -10,7 +10,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 
-from bench import experiment, series
+from bench import experiment, series, store_load
 from bench.histogram import Histogram, percentiles
 from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most
@@ -30,22 +30,13 @@ SERVERS, LOADS = ("xdp", "process", "echo"), ("idle", "stress")
 STRESS_PER_CPU = 2
 FIFO_PRIORITY = 50
 ECHO_PORT = 4802
-PATIENCE_NS = 1_000_000_000  # of hr-heartbeat-probe: what is lost has waited that long
 WARM_UP = 200  # its questions that are not measured
 _UP_WITHIN_S = 10.0
 _PERCENTILES = ("p50", "p95", "p99", "max")
 
 
-def _latency(report: dict) -> Histogram:
-    """What is lost has waited."""
-    latency = Histogram.from_json(report["latency"])
-    for _ in range(report["lost"]):
-        latency.record(PATIENCE_NS)
-    return latency
-
-
 def figures(report: dict) -> dict:
-    latency = _latency(report)
+    latency = store_load.latency_of(report)
     return {"n": report["answered"] + report["lost"], "lost": report["lost"], "others": report["others"],
             "send_lag_p99_us": Histogram.from_json(report["send_lag"]).quantile(0.99) / 1e3,
             **percentiles([latency], "us", _PERCENTILES)}
@@ -56,7 +47,7 @@ def row_of(load: str, server: str, runs: list[dict]) -> dict:
     answered = sum(each["n"] - each["lost"] for each in runs)
     by_kernel = None if server == "echo" else sum(each["by_kernel"] for each in runs) / max(1, answered)
     return {"server": server, "load": load, "runs": len(runs), "n": sum(each["n"] for each in runs),
-            "lost": sum(each["lost"] for each in runs), **percentiles((_latency(each["report"]) for each in runs), "us", _PERCENTILES),
+            "lost": sum(each["lost"] for each in runs), **percentiles((store_load.latency_of(each["report"]) for each in runs), "us", _PERCENTILES),
             **{f"{name}_us_{label}": pick(each[f"{name}_us"] for each in runs) for name in _PERCENTILES
                for label, pick in (("min", min), ("max", max))},
             "by_kernel": by_kernel, "xdp": runs[0]["xdp"], "config_hash": runs[0]["config_hash"]}
@@ -128,7 +119,7 @@ EXPERIMENT = experiment.Experiment(
     Charts("How long a heartbeat waits for its answer", looks.HEARTBEATS, "server",
            (Tails(panel=("load",), key=("load", "server"), unit="us",
                   titles={"idle": "idle machine", "stress": "two busy processes for each processor"}),),
-           series.tails(lambda run: [(f"{run['load']}-{run['server']}", _latency(run["report"]))], "us", spreads=True)))
+           series.tails(lambda run: [(f"{run['load']}-{run['server']}", store_load.latency_of(run["report"]))], "us", spreads=True)))
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:

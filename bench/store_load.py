@@ -5,21 +5,19 @@ time was when its measured part began and ended. Called by bench/kv.py and bench
 
 import dataclasses
 import json
-import signal
-import subprocess
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import cpu_time
+from bench import client_run, cpu_time
 from bench.histogram import Histogram, percentiles
 from bench.manifest import binary
-from deploy.lab import CommandFailed, Lab, netns
+from deploy.lab import Lab, netns
 from deploy.lab.cluster import Cluster
 from deploy.lab.servers.store_node import StoreNode
 
 KEYS = 100  # of each client: few enough that the puts before have written what the gets ask for
-TIMEOUT_NS = 1_000_000_000  # of hr-kv-load: what is lost has waited that long
+TIMEOUT_NS = 1_000_000_000  # of hr-kv-load and hr-heartbeat-probe: what is lost has waited that long
 
 
 @dataclasses.dataclass
@@ -43,32 +41,13 @@ class LoadRun:
         return self.after.processes_us.get(pid, 0) - self.before.processes_us.get(pid, 0)
 
 
-def run_load(lab: Lab, argv: list[str], on_event: Callable[[str], None] = lambda event: None) -> LoadRun:
-    """To its end. `on_event` gets "measuring" and "measured", each when the sample of that moment has been taken."""
-    samples: dict[str, cpu_time.Sample] = {}
+def run_load(lab: Lab, argv: list[str]) -> LoadRun:
+    """To its end."""
     identities = {netns.identity(netns.path_of(host.netns)) for host in lab.hosts.values()}
     with tempfile.TemporaryFile("w+", encoding="ascii") as out:
-        child = lab.client.popen(argv, stdout=out, stderr=subprocess.PIPE, text=True, ends_with_runner=True)
-        said = []
-        try:
-            for line in child.stderr:  # ends with the load, which bounds itself
-                if line.startswith('{"event"'):
-                    others = [pid for pid in netns.pids_in(identities) if pid != child.pid]
-                    event = json.loads(line)["event"]
-                    samples[event] = cpu_time.sample(others)
-                    on_event(event)
-                else:
-                    said.append(line)
-        except BaseException:
-            lab.client.stop(child, signal.SIGKILL)
-            raise
-        child.stderr.close()
-        child.wait(30)
-        if lab.client.stop(child) != 0:
-            raise CommandFailed(f"{' '.join(argv)} failed:\n{''.join(said)}")
+        before, after = client_run.follow(lab.client, argv, lambda load: (pid for pid in netns.pids_in(identities) if pid != load), stdout=out)
         out.seek(0)
-        report = json.load(out)
-    return LoadRun(argv, report, samples["measuring"], samples["measured"])
+        return LoadRun(argv, json.load(out), before, after)
 
 
 def command(server: str, clients: int, operation: str, value_bytes: int, *, warm_up_s: float, measured_s: float, more: Sequence[str] = ()) -> list[str]:
