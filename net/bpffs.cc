@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Mounting and unmounting the BPF file system, and the folders on it.
 #include "net/bpffs.h"
 
 #include <linux/magic.h>

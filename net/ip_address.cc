@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Text and wire forms of the one address type.
 #include "net/ip_address.h"
 
 #include <arpa/inet.h>

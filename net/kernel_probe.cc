@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// One small trial per feature.
 #include "net/kernel_probe.h"
 
 #include <bpf/bpf.h>

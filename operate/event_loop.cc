@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// epoll, timerfd and eventfd behind the event loop; see the header.
-
 #include "operate/event_loop.h"
 
 #include <errno.h>

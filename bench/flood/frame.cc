@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Writing spoofed frames; see the header.
 #include "bench/flood/frame.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Open-loop send times from a rate.
 #include "bench/load/pacing.h"
 
 #include <algorithm>

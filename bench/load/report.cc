@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// JSON and CSV of a load run.
 #include "bench/load/report.h"
 
 #include "absl/strings/str_cat.h"

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Deadline logic of the load engine; see the header for the rules.
 #include "bench/load/request_window.h"
 
 #include <algorithm>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The system calls behind UdpSocket and Batch.
 #include "bench/load/udp_socket.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// A binary heap of due times over reusable datagram slots.
 #include "bench/serve/delay_queue.h"
 
 #include <algorithm>

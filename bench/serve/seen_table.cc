@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The shared table of ids seen lately.
 #include "bench/serve/seen_table.h"
 
 #include <fcntl.h>

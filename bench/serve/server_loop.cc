@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Stopping and readiness of the bench servers.
 #include "bench/serve/server_loop.h"
 
 #include <csignal>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The two stall rules.
 #include "bench/serve/stall_rule.h"
 
 #include <cmath>

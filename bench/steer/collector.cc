@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The loop of a collector's worker.
 #include "bench/steer/collector.h"
 
 #include <netinet/tcp.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Inherited sockets, own ones, and the word to the supervisor.
 #include "bench/steer/listening.h"
 
 #include <fcntl.h>

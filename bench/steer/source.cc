@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Addresses of sources, and their sockets.
 #include "bench/steer/source.h"
 
 #include <arpa/inet.h>

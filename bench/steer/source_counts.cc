@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The mapped file of a worker's counts.
 #include "bench/steer/source_counts.h"
 
 #include <fcntl.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Open-loop sources over UDP and TCP.
 #include "bench/steer/stream.h"
 
 #include <sys/epoll.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Visits, driven by one epoll.
 #include "bench/steer/visits.h"
 
 #include <sys/epoll.h>

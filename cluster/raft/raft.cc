@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Steps, terms, roles and what must be durable before it is said.
 #include "cluster/raft/raft.h"
 
 #include <algorithm>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Routes and addresses over rtnetlink, both families through the same code.
 #include "net/netlink/route.h"
 
 #include <arpa/inet.h>

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The two kinds; the recipes are in qdisc.h.
 #include "net/tc/clock_qdisc.h"
 
 #include "absl/strings/str_cat.h"

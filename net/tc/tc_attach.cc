@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Attaching by TCX or clsact, and finding it again.
 #include "net/tc/tc_attach.h"
 
 #include <sys/stat.h>

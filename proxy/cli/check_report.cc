@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// What works and what does not, verdict first; see the header.
 #include "proxy/cli/check_report.h"
 
 #include <algorithm>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Reading the embedded profiles; see the header.
-
 #include "proxy/config/built_in_profiles.h"
 
 #include <cstdio>

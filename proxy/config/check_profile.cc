@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Rules for profiles, and for the keys of services that go with them; see the header.
-
 #include "proxy/config/check_profile.h"
 
 #include <algorithm>

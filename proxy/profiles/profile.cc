@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// From the configuration's words to the kernel's bytes; see the header.
 #include "proxy/profiles/profile.h"
 
 #include <algorithm>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The administration client; see the header.
-
 #include "cluster/node/admin/admin_client.h"
 
 #include <grpcpp/grpcpp.h>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The gRPC administration server; see the header.
-
 #include "cluster/node/admin/admin_server.h"
 
 #include <optional>

@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// hedgerow-node's table of commands and the commands themselves; see the header.
-
 #include "cluster/node/admin/commands.h"
 
 #include <algorithm>

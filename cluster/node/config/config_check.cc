@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Rules that span several configuration values; see the header.
-
 #include "cluster/node/config/config_check.h"
 
 #include <algorithm>

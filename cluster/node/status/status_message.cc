@@ -1,7 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// Status to message; see the header.
-
 #include "cluster/node/status/status_message.h"
 
 #include <unistd.h>
