@@ -2,7 +2,6 @@
 #include "config/source.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -10,6 +9,7 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "operate/file_opener.h"
 
 namespace hedgerow::config {
 namespace {
@@ -93,8 +93,7 @@ std::optional<Source> ReadSource(const std::string& path, Diagnostics& errors) {
     errors.Add({}, "", "the path is not UTF-8: rename the file or its folder");
     return std::nullopt;
   }
-  // O_NONBLOCK so that a FIFO cannot hang the open.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd = operate::OpenToRead(path);
   if (fd < 0) {
     errors.Add({}, "", absl::StrCat("cannot be opened: ", strerror(errno)));
     return std::nullopt;

@@ -18,8 +18,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "net/steady_wait.h"
 #include "operate/log.h"
 #include "operate/service_manager.h"
 
@@ -29,7 +29,7 @@ template <typename Server>
 class Auxiliary {
  public:
   static constexpr absl::Duration kFirstWait = absl::Seconds(1);
-  static constexpr absl::Duration kLongestWait = absl::Seconds(30);
+  static constexpr absl::Duration kLongestWait = absl::Seconds(4);
 
   // `what` is the subject of the problem: "metrics". `start` is called now, and where it fails again on a
   // thread of its own, until it succeeds; what it refers to must outlive this. Null: nothing is to be served.
@@ -38,7 +38,7 @@ class Auxiliary {
       : what_(std::move(what)), start_(std::move(start)) {
     if (!Try())
       thread_ = std::thread([this, first_wait] {
-        for (absl::Duration wait = first_wait; !ended_.WaitForNotificationWithTimeout(wait) && !Try();)
+        for (absl::Duration wait = first_wait; !ended_.WaitFor(wait) && !Try();)
           wait = std::min(2 * wait, kLongestWait);
       });
   }
@@ -86,7 +86,7 @@ class Auxiliary {
   mutable absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // OK at first, so that a start without trouble is no news
   std::unique_ptr<Server> server_ ABSL_GUARDED_BY(mutex_);
-  absl::Notification ended_;
+  net::StopSignal ended_;
   std::thread thread_;
 };
 

@@ -15,6 +15,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "operate/file_opener.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -60,6 +61,13 @@ absl::Status Allow(int ruleset, const std::string& path, uint64_t rights) {
   return absl::ErrnoToStatus(errno, absl::StrCat("allow ", path, " by Landlock"));
 }
 
+absl::Status Restrict(int ruleset) {
+  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return absl::ErrnoToStatus(errno, "set no_new_privs");
+  if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0)
+    return absl::ErrnoToStatus(errno, "put Landlock's rules in force");
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 absl::Status ConfineFiles(const std::vector<FileAccess>& allowed) {
@@ -86,10 +94,16 @@ absl::Status ConfineFiles(const std::vector<FileAccess>& allowed) {
   for (const FileAccess& access : allowed) {
     if (absl::Status status = Allow(ruleset, access.path, RightsOf(access.kind, handled)); !status.ok()) return status;
   }
-  if (prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) != 0) return absl::ErrnoToStatus(errno, "set no_new_privs");
-  if (syscall(SYS_landlock_restrict_self, ruleset, 0) != 0)
-    return absl::ErrnoToStatus(errno, "put Landlock's rules in force");
-  return absl::OkStatus();
+  std::vector<std::string> folders;
+  for (const FileAccess& access : allowed)
+    if (access.kind == FileAccess::Kind::kRead) folders.push_back(access.path);
+  // It reads, and does nothing else.
+  StartFileOpener(folders, [&attributes] {
+    const auto reads =
+        static_cast<int>(syscall(SYS_landlock_create_ruleset, &attributes, sizeof(attributes.handled_access_fs), 0));
+    return reads >= 0 && Allow(reads, "/", kReadFile | kReadDir).ok() && Restrict(reads).ok();
+  });
+  return Restrict(ruleset);
 }
 
 void AllowReading(const std::string& file, std::vector<FileAccess>& allowed) {

@@ -25,9 +25,10 @@ struct FileAccess {
 // From here on this thread, and every thread and process that it starts, opens the files that are listed here and no
 // others, and runs no program. To be called before there are other threads, which would keep all rights. There is no
 // way back. In any case it may list the names in folders, and read what dynamic libraries need, /proc and /sys. Sets
-// no_new_privs. Unimplemented: this kernel has no Landlock, or has it switched off, or has one from before 5.19, which
-// cannot rename between folders; nothing has changed then. Other errors: Landlock refuses, and nothing has changed but
-// no_new_privs.
+// no_new_privs. Files below the folders that are read are opened by OpenToRead() (file_opener.h) also once such a
+// folder has been exchanged, by a process that this starts. Unimplemented: this kernel has no Landlock, or has it
+// switched off, or has one from before 5.19, which cannot rename between folders; nothing has changed then. Other
+// errors: Landlock refuses, and nothing has changed but no_new_privs.
 absl::Status ConfineFiles(const std::vector<FileAccess>& allowed);
 
 // Adds the folder that `file` stands in, and the one where it leads to if it is a symbolic link: a later version of the

@@ -20,6 +20,8 @@
 
 #include <gtest/gtest.h>
 
+#include "operate/file_opener.h"
+
 namespace hedgerow::operate {
 namespace {
 
@@ -44,12 +46,13 @@ class FileConfinementTest : public testing::Test {
     return error;
   }
   // Whether all expectations of `body` hold in a confined child.
-  void Confined(const std::function<bool()>& body) {
+  void Confined(const std::function<bool()>& body, std::vector<FileAccess> allowed = {}) {
     const pid_t child = fork();
     if (child == 0) {
-      const absl::Status confined = ConfineFiles({{Path("read"), FileAccess::Kind::kRead},
-                                                  {Path("written"), FileAccess::Kind::kWrite},
-                                                  {Path("missing"), FileAccess::Kind::kWrite}});
+      allowed.push_back({Path("read"), FileAccess::Kind::kRead});
+      allowed.push_back({Path("written"), FileAccess::Kind::kWrite});
+      allowed.push_back({Path("missing"), FileAccess::Kind::kWrite});
+      const absl::Status confined = ConfineFiles(allowed);
       if (!confined.ok()) fprintf(stderr, "%s\n", std::string(confined.message()).c_str());
       _exit(confined.ok() && body() ? 0 : 1);
     }
@@ -77,6 +80,43 @@ TEST_F(FileConfinementTest, WhatIsOnlyReadCannotBeChanged) {
            Open(Path("read/file"), O_WRONLY) == EACCES && Open(Path("read/new"), O_WRONLY | O_CREAT) == EACCES &&
            unlink(Path("read/file").c_str()) != 0;
   });
+}
+
+// As a link to another release, and as a folder that is renamed into place.
+TEST_F(FileConfinementTest, AFolderThatIsExchangedIsReadByItsName) {
+  const std::string link = Path("link");
+  std::filesystem::create_directory_symlink("read", link);
+  const auto read = [](const std::string& path) {
+    const int fd = OpenToRead(path);
+    char contents = 0;
+    const int error = fd < 0 ? errno : ::read(fd, &contents, 1) == 1 ? 0 : EIO;
+    if (fd >= 0) close(fd);
+    return error;
+  };
+  int changed[2], done[2];
+  ASSERT_TRUE(pipe(changed) == 0 && pipe(done) == 0);
+  std::thread changes([&] {  // of the parent, which is not confined
+    char any = 0;
+    ASSERT_EQ(::read(done[0], &any, 1), 1);
+    std::filesystem::remove(link);
+    std::filesystem::create_directory_symlink("other", link);
+    std::filesystem::rename(Path("read"), Path("former"));
+    std::filesystem::rename(Path("other"), Path("read"));
+    std::filesystem::create_directories(Path("other"));
+    std::ofstream(Path("other/file")) << "y";
+    ASSERT_EQ(write(changed[1], "x", 1), 1);
+  });
+  Confined(
+      [&] {
+        char any = 0;
+        if (read(Path("read/file")) != 0 || read(Path("other/file")) != EACCES) return false;
+        if (write(done[1], "x", 1) != 1 || ::read(changed[0], &any, 1) != 1) return false;
+        return Open(Path("read/file"), O_RDONLY) == EACCES && read(Path("read/file")) == 0 &&
+               read(Path("read/none")) == ENOENT && read(Path("read/../other/file")) == EACCES &&
+               read("/etc/shadow") == EACCES && read(Path("written/new")) == ENOENT && read(link + "/file") == 0;
+      },
+      {{link, FileAccess::Kind::kRead}});
+  changes.join();
 }
 
 TEST_F(FileConfinementTest, NamesCanBeListedEverywhere) {

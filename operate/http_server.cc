@@ -25,10 +25,10 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "operate/key_file.h"
 #include "operate/listen_address.h"
 #include "operate/tls_files.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -355,7 +355,7 @@ class ListeningServer final : public HttpServer {
       return absl::UnavailableError(absl::StrCat("cannot serve on ", listener_.address, ": ", strerror(errno)));
     if (access_.encrypted() || !access_.token.empty()) {
       renewer_ = std::thread([this, renewal] {
-        while (!stopped_.WaitForNotificationWithTimeout(renewal)) Renew();
+        while (!stopped_.WaitFor(renewal)) Renew();
       });
     }
     return absl::OkStatus();
@@ -401,7 +401,7 @@ class ListeningServer final : public HttpServer {
   std::unique_ptr<TlsFiles> files_;
   std::shared_ptr<const TlsMaterial> serving_;
   std::unique_ptr<RunningServer> server_;
-  absl::Notification stopped_;
+  net::StopSignal stopped_;
   std::thread renewer_;
 };
 

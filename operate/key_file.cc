@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "operate/file_opener.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -38,8 +39,7 @@ std::optional<std::string> KeyDigits(absl::string_view text) {
 namespace {
 
 absl::StatusOr<std::string> ReadKeyText(const std::string& path, Reader reader) {
-  // O_NONBLOCK so that a FIFO cannot hang the open.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd = OpenToRead(path);
   if (fd < 0) return Refused(absl::StrCat("cannot be opened: ", strerror(errno)));
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
   struct stat info {};

@@ -210,8 +210,9 @@ void OnAbort(int, siginfo_t* info, void*) {
 
 }  // namespace
 
-// Opened the wrong way round, so that a read or write fails as that of a closed one does.
 void BeginProgram() {
+  signal(SIGCHLD, SIG_DFL);  // ignored by the parent, it would take the end of each child from waitpid(2)
+  // Opened the wrong way round, so that a read or write fails as that of a closed one does.
   for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; ++fd) {
     if (fcntl(fd, F_GETFD) < 0 && open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY) < 0) break;
   }

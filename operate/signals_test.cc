@@ -19,6 +19,8 @@
 
 #include <gtest/gtest.h>
 
+#include "operate/log.h"
+
 namespace hedgerow::operate {
 namespace {
 
@@ -48,6 +50,21 @@ TEST(Signals, AHangupThatNohupIgnoresStaysIgnored) { EXPECT_EQ(Heard(SIGHUP, /*i
 
 TEST(Signals, ThoseWithoutAMeaningHereEndNothing) {
   for (const int number : {SIGUSR1, SIGUSR2, SIGPIPE, SIGXFSZ}) EXPECT_EQ(Heard(number), kNothing);
+}
+
+TEST(Signals, AParentThatIgnoresTheEndOfItsChildrenHidesNoneFromUs) {
+  const pid_t pid = fork();
+  if (pid == 0) {
+    signal(SIGCHLD, SIG_IGN);  // as exec(2) leaves it
+    BeginProgram();
+    const pid_t child = fork();
+    if (child == 0) _exit(7);
+    int state = 0;
+    _exit(waitpid(child, &state, 0) == child && WEXITSTATUS(state) == 7 ? 0 : 1);
+  }
+  int state = 0;
+  waitpid(pid, &state, 0);
+  EXPECT_EQ(state, 0);
 }
 
 TEST(Signals, OneForADumpEndsTheProcess) { EXPECT_EQ(Heard(SIGABRT), -SIGABRT); }

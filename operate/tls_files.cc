@@ -2,7 +2,6 @@
 #include "operate/tls_files.h"
 
 #include <errno.h>
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -24,6 +23,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "operate/file_opener.h"
 
 namespace hedgerow::operate {
 namespace {
@@ -50,8 +50,7 @@ absl::Status Refused(const std::string& path, absl::string_view why) {
 }
 
 absl::StatusOr<std::string> ReadText(const std::string& path, bool secret, Reader reader) {
-  // O_NONBLOCK so that a FIFO cannot hang the open.
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
+  const int fd = OpenToRead(path);
   if (fd < 0) return Refused(path, absl::StrCat("cannot be opened: ", strerror(errno)));
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
   struct stat info {};
@@ -195,7 +194,7 @@ TlsFiles::TlsFiles(TlsPaths paths, std::string name, TlsMaterial first, absl::Du
       name_(std::move(name)),
       current_(std::make_shared<const TlsMaterial>(std::move(first))),
       reader_([this, period] {
-        while (!stopped_.WaitForNotificationWithTimeout(period)) Get();
+        while (!stopped_.WaitFor(period)) Get();
       }) {}
 
 TlsFiles::~TlsFiles() {

@@ -22,8 +22,8 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
+#include "net/steady_wait.h"
 #include "operate/file_rights.h"
 
 namespace hedgerow::operate {
@@ -99,7 +99,7 @@ class TlsFiles {
   std::shared_ptr<const TlsMaterial> current_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   uint64_t reloads_ ABSL_GUARDED_BY(mutex_) = 0;
-  absl::Notification stopped_;
+  net::StopSignal stopped_;
   std::thread reader_;  // last: it uses what stands above
 };
 

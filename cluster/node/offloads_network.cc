@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "cluster/node/kernel_address.h"
 #include "cluster/node/offloads.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow::node {
 namespace {
@@ -42,7 +43,7 @@ void Offloads::WatchNetlink() {
     WriteMembers();
     PollNetwork();
     absl::MutexLock lock(&mutex_);
-    mutex_.AwaitWithTimeout(absl::Condition(&wanted), kPollNetwork);
+    net::AwaitSteadily(mutex_, absl::Condition(&wanted), kPollNetwork);
     if (stopping_) return;
   }
 }

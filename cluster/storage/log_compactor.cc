@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow::storage {
 namespace {
@@ -51,7 +52,7 @@ void LogCompactor::Run() {
     if (prepared && cleaned) continue;
     // The disk is full, or the node is about to end.
     absl::MutexLock lock(&mutex_);
-    (void)mutex_.AwaitWithTimeout(absl::Condition(&stopping_), kAgainAfter);
+    (void)net::AwaitSteadily(mutex_, absl::Condition(&stopping_), kAgainAfter);
     work_.prepare |= !prepared;
     work_.clean |= !cleaned;
   }

@@ -12,6 +12,7 @@
 #include "cluster/raft/log.h"
 #include "cluster/storage/restore_log.h"
 #include "cluster/storage/errors.h"
+#include "net/steady_wait.h"
 #include "operate/clock.h"
 
 namespace hedgerow::storage {
@@ -208,7 +209,7 @@ absl::Status LogStorage::CommitPatiently(uint64_t& duration_ns) {
     ++statistics_.full_disk_retries;
     if (health_.ok()) Signal();
     health_ = status;
-    if (mutex_.AwaitWithTimeout(absl::Condition(&stopping_), options_.retry_interval)) {
+    if (net::AwaitSteadily(mutex_, absl::Condition(&stopping_), options_.retry_interval)) {
       return absl::AbortedError("the node stopped while the disk was full");
     }
   }

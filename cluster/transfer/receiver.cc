@@ -17,6 +17,7 @@
 #include "cluster/transfer/partial.h"
 #include "cluster/transfer/peer_listener.h"
 #include "cluster/transfer/seal.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow::transfer {
 namespace {
@@ -176,7 +177,7 @@ class Service final : public v1::SnapshotTransfer::Service {
   bool Enter(grpc::ServerContext* context) {
     absl::MutexLock lock(&mutex_);
     if (active_ != nullptr) active_->TryCancel();
-    if (!mutex_.AwaitWithTimeout(absl::Condition(this, &Service::Idle), kMakeWay) || stopping_) return false;
+    if (!net::AwaitSteadily(mutex_, absl::Condition(this, &Service::Idle), kMakeWay) || stopping_) return false;
     active_ = context;
     ++statistics_.begun;
     return true;

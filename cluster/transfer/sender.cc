@@ -18,6 +18,7 @@
 #include "cluster/api/transfer.grpc.pb.h"
 #include "net/unique_fd.h"
 #include "cluster/transfer/seal.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow::transfer {
 namespace {
@@ -84,7 +85,7 @@ struct Sender::Transfer {
   // False: it is to stop.
   bool Wait(absl::Duration duration) const {
     absl::MutexLock lock(&mutex);
-    return !mutex.AwaitWithTimeout(absl::Condition(&stopping), duration);
+    return !net::AwaitSteadily(mutex, absl::Condition(&stopping), duration);
   }
   bool Done() const {
     absl::MutexLock lock(&mutex);

@@ -6,6 +6,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/time/clock.h"
+#include "net/steady_wait.h"
 #include "proxy/trace/trace_event.h"
 #include "proxy/trace/trace_filter.h"
 
@@ -37,10 +38,10 @@ absl::StatusOr<Begun> Begin(Controller& controller, Tracer& tracer, const v1::Tr
 // for this turn.
 absl::StatusOr<Begun> BeginSoon(EventLoop& loop, Controller& controller, Tracer& tracer,
                                 const v1::TraceRequest& request) {
-  const absl::Time patience = absl::Now() + kTake + 4 * kTraceTurn;
+  const absl::Time patience = net::MonotonicNow() + kTake + 4 * kTraceTurn;
   while (true) {
     auto begun = loop.Call<Begun>(kStartTimeout, [&] { return Begin(controller, tracer, request); });
-    if (!absl::IsResourceExhausted(begun.status()) || absl::Now() > patience) return begun;
+    if (!absl::IsResourceExhausted(begun.status()) || net::MonotonicNow() > patience) return begun;
     absl::SleepFor(kTraceTurn);
   }
 }
@@ -70,10 +71,10 @@ absl::Status StreamTrace(EventLoop& loop, Controller& controller, Tracer& tracer
   v1::TraceReply first;
   DescribeServices(begun->config, first);
   if (!writer.Write(first)) return absl::OkStatus();
-  absl::Time written = absl::Now();
+  absl::Time written = net::MonotonicNow();
   while (!context.IsCancelled()) {
     const TraceStream::Batch batch = begun->stream->Take(kTake);
-    const absl::Time now = absl::Now();
+    const absl::Time now = net::MonotonicNow();
     if (batch.events.empty() && !batch.ended && now - written < kHeartbeat) continue;
     written = now;
     if (!Write(begun->config, batch, writer)) break;

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "absl/time/clock.h"
+#include "net/steady_wait.h"
 #include "net/unique_fd.h"
 
 namespace hedgerow::cli {
@@ -41,7 +42,7 @@ bool AskForErrors(const ProbeTarget& target, int socket) {
 Open Send(const ProbeTarget& target, bool from_anywhere, ProbeResult& result) {
   const net::SocketAddress address(target.address, target.port);
   Open open{.socket = net::UniqueFd(socket(target.address.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
-            .sent = absl::Now()};
+            .sent = net::MonotonicNow()};
   const int fd = open.socket.get();
   const bool ready = open.socket.valid() &&
                      (from_anywhere ? AskForErrors(target, fd) : connect(fd, address.get(), address.bytes) == 0);
@@ -49,7 +50,7 @@ Open Send(const ProbeTarget& target, bool from_anywhere, ProbeResult& result) {
     open.socket.Reset();
     return open;
   }
-  open.sent = absl::Now();
+  open.sent = net::MonotonicNow();
   const sockaddr* to = from_anywhere ? address.get() : nullptr;
   if (ready && sendto(fd, target.payload.data(), target.payload.size(), 0, to, from_anywhere ? address.bytes : 0) >= 0)
     return open;
@@ -68,7 +69,7 @@ void Receive(const ProbeTarget& target, Open& open, ProbeResult& result) {
   if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
   result.kind = bytes < 0 ? Kind::kError : Kind::kReply;
   result.error = bytes < 0 ? errno : 0;
-  result.elapsed_ns = std::max<int64_t>(absl::ToInt64Nanoseconds(absl::Now() - open.sent), 1);
+  result.elapsed_ns = std::max<int64_t>(absl::ToInt64Nanoseconds(net::MonotonicNow() - open.sent), 1);
   if (bytes >= 0) {
     result.reply = buffer.substr(0, static_cast<size_t>(bytes));
     const absl::StatusOr<net::SocketEnd> from = net::EndOf(sender);
@@ -86,13 +87,14 @@ void ProbeSilent(const std::vector<ProbeTarget>& targets, absl::Duration timeout
   for (size_t i = 0; i < targets.size(); ++i)
     if (results[i].kind == Kind::kSilent)
       open[i] = Send(targets[i], from_anywhere && targets[i].prepare == nullptr, results[i]);
-  const absl::Time end = absl::Now() + timeout;
-  while (absl::Now() < end) {
+  const absl::Time end = net::MonotonicNow() + timeout;
+  while (net::MonotonicNow() < end) {
     std::vector<pollfd> wanted;
     for (const Open& each : open)
       wanted.push_back({.fd = each.socket.valid() ? each.socket.get() : -1, .events = POLLIN, .revents = 0});
     if (std::all_of(wanted.begin(), wanted.end(), [](const pollfd& each) { return each.fd < 0; })) return;
-    if (poll(wanted.data(), wanted.size(), static_cast<int>(absl::ToInt64Milliseconds(end - absl::Now())) + 1) <= 0)
+    if (poll(wanted.data(), wanted.size(),
+             static_cast<int>(absl::ToInt64Milliseconds(end - net::MonotonicNow())) + 1) <= 0)
       continue;
     for (size_t i = 0; i < open.size(); ++i)
       if (wanted[i].revents != 0) Receive(targets[i], open[i], results[i]);

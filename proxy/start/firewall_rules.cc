@@ -21,6 +21,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
+#include "net/steady_wait.h"
 #include "absl/time/time.h"
 #include "net/capabilities.h"
 #include "net/netlink/link.h"
@@ -53,11 +54,11 @@ std::optional<std::string> OutputOf(const char* program, const char* one, const 
   writing.Reset();
   std::string text;
   char buffer[65536];
-  const absl::Time deadline = absl::Now() + kPatience;
+  const absl::Time deadline = net::MonotonicNow() + kPatience;
   bool whole = false;
   while (text.size() < kRulesMax_bytes) {
     pollfd ready = {.fd = reading.get(), .events = POLLIN, .revents = 0};
-    const int64_t left_ms = std::max<int64_t>(absl::ToInt64Milliseconds(deadline - absl::Now()), 0);
+    const int64_t left_ms = std::max<int64_t>(absl::ToInt64Milliseconds(deadline - net::MonotonicNow()), 0);
     const int polled = poll(&ready, 1, static_cast<int>(left_ms));
     if (polled < 0 && errno == EINTR) continue;
     if (polled <= 0) break;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/time/clock.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow {
 namespace {
@@ -18,7 +19,7 @@ uint64_t LeaseEndNs() { return static_cast<uint64_t>(MonotonicNs() + absl::ToInt
 TraceStream::Batch TraceStream::Take(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_ || !events_.empty(); };
-  mutex_.AwaitWithTimeout(absl::Condition(&something), timeout);
+  net::AwaitSteadily(mutex_, absl::Condition(&something), timeout);
   Batch batch{.events = std::exchange(events_, {}),
               .loss = {.requests = kernel_.requests, .events = kernel_.events + dropped_},
               .ended = ended_,
@@ -78,7 +79,7 @@ absl::StatusOr<std::shared_ptr<TraceStream>> Tracer::Start(const Open& open) {
 void Tracer::Turn() {
   std::vector<hr_trace_event> events;
   source_->Drain(kEventsPerTurn, [&events](const hr_trace_event& event) { events.push_back(event); });
-  const absl::Time now = absl::Now();
+  const absl::Time now = net::MonotonicNow();
   stream_->Give(std::move(events), source_->Loss(), now);
   if (stream_->Abandoned()) return Stop("");
   if (stream_->Waiting(now) > patience_) return Stop("the client did not take its events");

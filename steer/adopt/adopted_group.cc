@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "net/steady_wait.h"
 #include "absl/strings/str_join.h"
 #include "operate/log.h"
 #include "steer/leftovers.h"
@@ -29,14 +30,15 @@ constexpr absl::Duration kSettle = absl::Seconds(1), kSettleMost = absl::Seconds
 absl::StatusOr<AdoptedWorkers> FindSettled(SocketSearch search) {
   const bool finds_daemon = search.pids.empty();
   std::set<uint64_t> before;
-  const absl::Time last = absl::Now() + kSettleMost;
-  for (absl::Time since = absl::Now();; absl::SleepFor(kLook)) {
+  const absl::Time last = net::MonotonicNow() + kSettleMost;
+  for (absl::Time since = net::MonotonicNow();; absl::SleepFor(kLook)) {
     auto cookies = CookiesOf(search);
     if (!cookies.ok()) return cookies.status();
-    if (*cookies != before) since = absl::Now();
+    if (*cookies != before) since = net::MonotonicNow();
     before = *std::move(cookies);
     const bool is_settled =
-        !before.empty() && absl::Now() >= std::min(since + (finds_daemon ? kSettle : absl::ZeroDuration()), last);
+        !before.empty() &&
+        net::MonotonicNow() >= std::min(since + (finds_daemon ? kSettle : absl::ZeroDuration()), last);
     if (!before.empty() && !is_settled) continue;
     if (finds_daemon) {
       auto pids = FindDaemon(search);
@@ -47,7 +49,7 @@ absl::StatusOr<AdoptedWorkers> FindSettled(SocketSearch search) {
     // Some of its sockets are made, and others not yet; or children that held them have ended meanwhile.
     const bool may_come =
         absl::IsFailedPrecondition(found.status()) || (finds_daemon && absl::IsNotFound(found.status()));
-    if (!may_come || absl::Now() >= std::min(since + 2 * kSettle, last)) return found;
+    if (!may_come || net::MonotonicNow() >= std::min(since + 2 * kSettle, last)) return found;
     if (finds_daemon) search.pids.clear();
   }
 }
@@ -184,7 +186,7 @@ absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const Socket
   if (!resumed.ok()) return resumed.status();
   slots_ = *std::move(resumed);
   LogInfo("took over group ", settings_.places.name, " from pid ", record.supervisor_pid());
-  for (const std::string& line : slots_->Poll(absl::Now())) LogInfo(line);
+  for (const std::string& line : slots_->Poll(net::MonotonicNow())) LogInfo(line);
   return true;
 }
 
@@ -219,7 +221,7 @@ bool AdoptedGroup::IsDown(size_t number) const {
 }
 
 void AdoptedGroup::Tick() {
-  const std::vector<std::string> lines = slots_->Poll(absl::Now());
+  const std::vector<std::string> lines = slots_->Poll(net::MonotonicNow());
   for (const std::string& line : lines) LogInfo(line);
   const int64_t now = MonotonicNs();
   for (size_t i = 0; i < slots_->slots().size(); ++i) {

@@ -11,6 +11,7 @@
 #include "cluster/node/identity/host_memory.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/watermark.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow::node {
 namespace {
@@ -232,7 +233,7 @@ void IdentityKeeper::QueueAgain(storage::Identity identity) {
   const auto superseded = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || queued_.has_value(); };
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !writing_; };
   absl::MutexLock lock(&mutex_);
-  if (mutex_.AwaitWithTimeout(absl::Condition(&superseded), kRetry)) return;
+  if (net::AwaitSteadily(mutex_, absl::Condition(&superseded), kRetry)) return;
   mutex_.Await(absl::Condition(&idle));
   if (!written_.ok() && !superseded()) queued_ = std::move(identity);
 }
