@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/diagnostics.h"
 
+#include <errno.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <tuple>
 
@@ -10,7 +13,10 @@
 
 namespace hedgerow::config {
 
-void Diagnostics::Add(Mark mark, absl::string_view path, absl::string_view message) {
+void Diagnostics::Add(Mark mark, absl::string_view path, absl::string_view message,
+                      const std::vector<std::string>& files) {
+  const auto absent = [](const std::string& file) { return access(file.c_str(), F_OK) != 0 && errno == ENOENT; };
+  if (std::any_of(files.begin(), files.end(), absent)) ++absent_;
   if (kept_.size() >= kMaxKept) {
     ++dropped_;
     return;

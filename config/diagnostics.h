@@ -33,11 +33,13 @@ class Diagnostics {
 
   explicit Diagnostics(absl::string_view file_name) : file_name_(file_name) {}
 
-  void Add(Mark mark, absl::string_view path, absl::string_view message);
+  // `files`: that the message is about. One that is not there may come by itself (await_files.h).
+  void Add(Mark mark, absl::string_view path, absl::string_view message, const std::vector<std::string>& files = {});
 
   bool empty() const { return kept_.empty(); }
   // Those that were kept, in the order of the file.
   std::vector<Diagnostic> InOrder() const;
+  bool only_absent_files() const { return absent_ > 0 && absent_ == kept_.size() + dropped_; }
   const std::string& file_name() const { return file_name_; }
 
   // One line per error, in the order of the file.
@@ -49,6 +51,7 @@ class Diagnostics {
   std::string file_name_;
   std::vector<Diagnostic> kept_;
   size_t dropped_ = 0;
+  size_t absent_ = 0;
 };
 
 // Quotes a value from the file for an error message: printable, and at most

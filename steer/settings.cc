@@ -94,7 +94,9 @@ absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file) {
   // A pipe or a device may have no end, and a line of a large file no memory.
   constexpr off_t kMost_bytes = 16 << 20;
   struct stat info {};
-  if (stat(file.c_str(), &info) != 0) return unreadable(strerror(errno));
+  if (stat(file.c_str(), &info) != 0)
+    return absl::Status(errno == ENOENT ? absl::StatusCode::kNotFound : absl::StatusCode::kInvalidArgument,
+                        unreadable(strerror(errno)).message());
   if (!S_ISREG(info.st_mode)) return unreadable("it is no file");
   if (info.st_size > kMost_bytes) return unreadable("it has more than 16 MiB");
   std::ifstream lines(file);
@@ -137,12 +139,13 @@ absl::Status ReadGatewayField(const std::string& text, Settings& settings) {
                                                  " and 1 to ", kMostBytes, ": 12:4"));
 }
 
+// NotFound: it may come by itself (LDAP).
 absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::string& group) {
   WorkerUser found{.set = !user.empty() || !group.empty(), .uid = geteuid(), .gid = getegid()};
   if (!user.empty()) {
     uint32_t number = 0;
     const passwd* entry = absl::SimpleAtoi(user, &number) ? getpwuid(number) : getpwnam(user.c_str());
-    if (entry == nullptr) return absl::InvalidArgumentError(absl::StrCat("--user: no user ", user, " on this host"));
+    if (entry == nullptr) return absl::NotFoundError(absl::StrCat("--user: no user ", user, " on this host"));
     found.uid = entry->pw_uid;
     found.gid = entry->pw_gid;
     found.name = entry->pw_name;
@@ -151,7 +154,7 @@ absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::st
   if (!group.empty()) {
     uint32_t number = 0;
     const ::group* entry = absl::SimpleAtoi(group, &number) ? getgrgid(number) : getgrnam(group.c_str());
-    if (entry == nullptr) return absl::InvalidArgumentError(absl::StrCat("--group: no group ", group, " on this host"));
+    if (entry == nullptr) return absl::NotFoundError(absl::StrCat("--group: no group ", group, " on this host"));
     found.gid = entry->gr_gid;
   }
   if (found.set) {

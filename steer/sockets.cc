@@ -38,7 +38,7 @@ absl::Status BindError(const Settings& settings, Transport transport, int error)
     if (holders.ok() && !holders->empty()) return Held(settings, transport, *holders);
   }
   if (error == EADDRNOTAVAIL) {
-    return absl::InvalidArgumentError(absl::StrCat(what, ": no interface of this host has the address"));
+    return absl::NotFoundError(absl::StrCat(what, ": no interface of this host has the address (yet)"));
   }
   return absl::ErrnoToStatus(error, what);
 }

@@ -36,14 +36,14 @@ bool IsProgram(const std::string& path) {
 absl::StatusOr<std::string> FindProgram(const std::string& name) {
   if (absl::StrContains(name, "/")) {
     if (IsProgram(name)) return name;
-    return absl::InvalidArgumentError(absl::StrCat("cannot run ", name, ": it is no program, or may not be run"));
+    return absl::NotFoundError(absl::StrCat("cannot run ", name, ": it is no program, or may not be run"));
   }
   const char* path = getenv("PATH");
   for (const absl::string_view folder : absl::StrSplit(path == nullptr ? "/usr/bin:/bin" : path, ':')) {
     const std::string program = absl::StrCat(folder.empty() ? "." : folder, "/", name);
     if (IsProgram(program)) return program;
   }
-  return absl::InvalidArgumentError(absl::StrCat("cannot run ", name, ": no such program in PATH"));
+  return absl::NotFoundError(absl::StrCat("cannot run ", name, ": no such program in PATH"));
 }
 
 std::vector<char*> Pointers(std::vector<std::string>& texts) {

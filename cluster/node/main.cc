@@ -39,6 +39,7 @@
 #include "cluster/node/starting_node.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/folder.h"
+#include "config/await_files.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/unique_fd.h"
@@ -47,6 +48,7 @@
 #include "operate/file_limit.h"
 #include "operate/log.h"
 #include "operate/problem_log.h"
+#include "operate/service_manager.h"
 #include "operate/signals.h"
 
 namespace hedgerow::node {
@@ -200,7 +202,10 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node, FrontDo
     LogWarning("the loop waits longer for busy processors than it would have to: ", shortened.message());
   }
   StopBy([&node] { node->RequestStop(); }, node.get());
-  LogInfo("node ", config.self.value(), " of cluster ", config.cluster_id, " serves on ", config.serve.ToString());
+  const std::string serves = absl::StrCat("node ", config.self.value(), " of cluster ", config.cluster_id,
+                                          " serves on ", config.serve.ToString());
+  LogInfo(serves);
+  operate::NotifyServiceManager(absl::StrCat("STATUS=", serves));
   const absl::Status status = node->Run();
   StopBy({});
   if (stop_asked) operate::BoundTheEnd();
@@ -208,26 +213,32 @@ absl::Status Serve(const NodeConfig& config, std::unique_ptr<Node> node, FrontDo
   return status;
 }
 
-// On a full disk the log may not open. A node that ended would need an operator besides room on the disk, so it
-// waits, and its status says so. Cancelled: it was stopped meanwhile.
-absl::StatusOr<std::unique_ptr<Node>> CreateOnceThereIsRoom(const NodeConfig& config, StartingNode& start) {
+// What may come by itself: room on the disk, the file system of the data folder, an address that DHCP gives later, a
+// port that another program has (docs/adr/0058). A lost promise does not.
+bool MayCome(const absl::Status& status) {
+  return !storage::IsLost(status) &&
+         (absl::IsResourceExhausted(status) || absl::IsUnavailable(status) || absl::IsInternal(status));
+}
+
+// A node that ended instead would be down for good once systemd's start limit is reached. Cancelled: it was stopped
+// meanwhile.
+absl::StatusOr<std::unique_ptr<Node>> CreateOnceItCan(const NodeConfig& config, StartingNode& start) {
   constexpr absl::Duration kRetry = absl::Seconds(1);
   constexpr absl::Duration kStopCheck = absl::Milliseconds(50);
-  absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(config, &start.progress());
-  if (!absl::IsResourceExhausted(node.status())) return node;
-  start.SetWaitsForRoom(std::string(node.status().message()));
-  StopBy({});
-  LogWarning("waits for room on the disk: ", node.status().message());
-  Deadline retry(kRetry);
-  while (!stop_asked) {
-    absl::SleepFor(kStopCheck);
-    if (!retry.passed()) continue;
-    node = Node::Create(config, &start.progress());
-    if (!absl::IsResourceExhausted(node.status())) return node;
-    start.SetWaitsForRoom(std::string(node.status().message()));
-    retry = Deadline(kRetry);
-  }
-  return absl::CancelledError("stopped while the disk was full");
+  absl::Status reported;
+  do {
+    absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(config, &start.progress());
+    if (!MayCome(node.status())) return node;
+    start.SetWaits(node.status());
+    StopBy({});
+    if (node.status() != reported) {
+      reported = node.status();
+      LogWarning("waits, and tries again every second: ", reported.message());
+      operate::NotifyServiceManager(absl::StrCat("STATUS=waits: ", reported.message()));
+    }
+    for (const Deadline retry(kRetry); !stop_asked && !retry.passed();) absl::SleepFor(kStopCheck);
+  } while (!stop_asked);
+  return absl::CancelledError("stopped while it waited");
 }
 
 // Runs one incarnation after the other, each as the member that it is then. OK: it was stopped.
@@ -238,7 +249,7 @@ absl::Status RunAs(const NodeConfig& of_the_file) {
     if (!door.ok()) return door.status();
     if (absl::Status followed = FollowRejoin(config); !followed.ok()) return followed;
     (*door)->control.SetNode(config.self);
-    absl::StatusOr<std::unique_ptr<Node>> node = CreateOnceThereIsRoom(config, (*door)->control);
+    absl::StatusOr<std::unique_ptr<Node>> node = CreateOnceItCan(config, (*door)->control);
     if (absl::IsCancelled(node.status())) return absl::OkStatus();
     const bool ran = node.ok();
     const absl::Status status = ran ? Serve(config, *std::move(node), **door) : node.status();
@@ -270,22 +281,26 @@ absl::Status Confine(const NodeConfig& config) {
 
 int Run(const std::string& config_file) {
   LeaveDeadlocksToTests();
-  const absl::StatusOr<NodeConfig> config = LoadNodeConfig(config_file, operate::Reader::kServes);
-  if (!config.ok()) {
-    LogError(config.status().message());
-    return kExitUsage;
-  }
   net::UniqueFd signals = operate::HearSignals();
   if (!signals.valid()) return Fail(absl::ErrnoToStatus(errno, "wait for signals"));
+  NodeConfig config;
+  const absl::Status loaded = config::AwaitFiles(config_file, signals.get(), [&](config::Diagnostics& errors) {
+    config = LoadNodeConfig(config_file, errors, operate::Reader::kServes);
+  });
+  if (absl::IsCancelled(loaded)) return kExitOk;
+  if (!loaded.ok()) {
+    LogError(loaded.message());
+    return kExitUsage;
+  }
   if (const absl::Status limit = operate::EnsureFileLimit(kFiles); !limit.ok()) LogWarning(limit.message());
   if (const absl::Status given = GiveSessionOwnNice(); !given.ok())
     LogWarning("the nice value counts among this node's own threads only: ", given.message());
-  const absl::Status confined = Confine(*config);
+  const absl::Status confined = Confine(config);
   LogInfo("files are ", confined.ok() ? "confined to the node's own folders (Landlock)"
                                       : absl::StrCat("not confined: ", confined.message()));
   operate::StartLogThread();
   std::thread([signals = std::move(signals)] { TakeSignals(signals); }).detach();
-  const absl::Status status = RunAs(*config);
+  const absl::Status status = RunAs(config);
   return status.ok() ? 0 : Fail(status);
 }
 

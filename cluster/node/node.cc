@@ -15,6 +15,7 @@
 #include "cluster/node/snapshots/backup_pieces.h"
 #include "cluster/node/status/stall_problem.h"
 #include "cluster/transfer/load_state.h"
+#include "cluster/transfer/peer_listener.h"
 #include "config/scalar.h"
 #include "operate/clock.h"
 #include "operate/key_file.h"
@@ -115,6 +116,16 @@ std::vector<NetAddress> PeerAddressesOf(const NodeConfig& config) {
   return addresses;
 }
 
+// Before the folder is opened, which may take minutes: an address may not be there yet, or another program may have it.
+absl::Status CheckAddresses(const NodeConfig& config) {
+  std::vector<NetAddress> addresses = {config.own().peer, config.serve};
+  if (config.memcached.on()) addresses.push_back(config.memcached.listen);
+  absl::Status status;
+  for (const NetAddress& address : addresses) status.Update(UdpSocket::Bind(address, 0, 1).status());
+  status.Update(transfer::PeerListener::Listen(config.own().peer.ToString()).status());
+  return status;
+}
+
 void Watch(int epoll, int fd) {
   epoll_event event{};
   event.events = EPOLLIN;
@@ -126,6 +137,7 @@ void Watch(int epoll, int fd) {
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config, storage::LoadProgress* progress) {
+  if (absl::Status there = CheckAddresses(config); !there.ok()) return there;
   absl::StatusOr<std::unique_ptr<IdentityKeeper>> identity = IdentityKeeper::Open(config);
   if (!identity.ok()) return identity.status();
   if (absl::Status left = Offloads::CheckLeft(config, **identity); !left.ok()) return left;

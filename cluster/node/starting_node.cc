@@ -51,9 +51,9 @@ void StartingNode::SetNode(raft::NodeId self) {
   self_ = self;
 }
 
-void StartingNode::SetWaitsForRoom(std::string why) {
+void StartingNode::SetWaits(absl::Status why) {
   const absl::MutexLock lock(&mutex_);
-  waits_for_room_ = std::move(why);
+  waits_ = std::move(why);
 }
 
 uint64_t StartingNode::StandsStill_ns(uint64_t now_ns) {
@@ -78,6 +78,11 @@ absl::StatusOr<NodeStatus> StartingNode::Status() {
   return status;
 }
 
+std::string StartingNode::Doing() {
+  if (waits_.ok()) return StartText(progress_, data_dir_);
+  return absl::IsResourceExhausted(waits_) ? "waits for room on the disk" : "waits, and tries again every second";
+}
+
 absl::StatusOr<NodeStatus> StartingNode::StatusOfStart() {
   const uint64_t now_ns = now_ns_();
   NodeStatus status;
@@ -85,9 +90,12 @@ absl::StatusOr<NodeStatus> StartingNode::StatusOfStart() {
   const absl::MutexLock lock(&mutex_);
   status.node = self_;
   const uint64_t stands_still_ns = StandsStill_ns(now_ns);
-  status.storage = waits_for_room_;
-  status.starting = waits_for_room_.empty() ? StartText(progress_, data_dir_) : "waits for room on the disk";
-  if (waits_for_room_.empty() && stands_still_ns >= kStandsStill_ns) {
+  status.starting = Doing();
+  if (absl::IsResourceExhausted(waits_)) {
+    status.storage = std::string(waits_.message());
+  } else if (!waits_.ok()) {
+    status.start_stalled = std::string(waits_.message());
+  } else if (stands_still_ns >= kStandsStill_ns) {
     status.start_stalled = absl::StrCat(
         "the start has stood still for ", config::RoundedDurationNs(static_cast<int64_t>(stands_still_ns)),
         ": the node ", status.starting, ". A disk that hangs, or a file system whose server does not answer (dmesg)?");
@@ -98,8 +106,7 @@ absl::StatusOr<NodeStatus> StartingNode::StatusOfStart() {
 absl::Status StartingNode::Refusal() {
   if (NodeControl* const node = this->node()) return node->Refusal();
   const absl::MutexLock lock(&mutex_);
-  return StartingError(waits_for_room_.empty() ? StartText(progress_, data_dir_)
-                                               : absl::StrCat("waits for room on the disk (", waits_for_room_, ")"));
+  return StartingError(waits_.ok() ? Doing() : absl::StrCat(Doing(), " (", waits_.message(), ")"));
 }
 
 absl::Status StartingNode::Transfer(raft::NodeId target) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What an operator and a probe reach from the start of hedgerow-node on. While the node opens its log, or waits for
-// room on the disk, it answers with the role `starting`, what the node does and how far that is, and refuses the
+// what its start lacks, it answers with the role `starting`, what the node does and how far that is, and refuses the
 // rest for that reason. Once the node is there, or the LOST node in its place, it passes everything on. main.cc runs
 // it.
 
@@ -35,8 +35,8 @@ class StartingNode final : public NodeControl {
   storage::LoadProgress& progress() { return progress_; }
   // The folder may say another id than the configuration (rejoin.h).
   void SetNode(raft::NodeId self);
-  // The disk is full: `why` is what Node::Create said. Empty: it opens its log again.
-  void SetWaitsForRoom(std::string why);
+  // `why` is what Node::Create said, and it is tried again: a full disk, an address that is not there yet.
+  void SetWaits(absl::Status why);
   // What the process adds to every status. Once AlsoReport({}) has returned, no call to the former one runs.
   void AlsoReport(std::function<void(NodeStatus&)> report);
   // From now on `node` answers, which must outlive all calls. Once.
@@ -57,6 +57,7 @@ class StartingNode final : public NodeControl {
  private:
   NodeControl* node() const { return node_.load(std::memory_order_acquire); }
   absl::StatusOr<NodeStatus> StatusOfStart();
+  std::string Doing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For how long the start has come no further.
   uint64_t StandsStill_ns(uint64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
 
@@ -68,7 +69,7 @@ class StartingNode final : public NodeControl {
   absl::Mutex mutex_;
   raft::NodeId self_ ABSL_GUARDED_BY(mutex_);
   std::function<void(NodeStatus&)> also_report_ ABSL_GUARDED_BY(mutex_);
-  std::string waits_for_room_ ABSL_GUARDED_BY(mutex_);
+  absl::Status waits_ ABSL_GUARDED_BY(mutex_);  // OK: it does not wait
   // As it was when it was last seen to move.
   storage::LoadProgress::Stage seen_stage_ ABSL_GUARDED_BY(mutex_) = storage::LoadProgress::Stage::kFolder;
   uint64_t seen_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

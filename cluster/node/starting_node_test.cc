@@ -88,11 +88,15 @@ TEST_F(StartingNodeTest, AStartThatStandsStillIsAProblem) {
 
 TEST_F(StartingNodeTest, WaitsForRoomAndNamesTheDisk) {
   StartingNode node(config_, [this] { return now_ns_; });
-  node.SetWaitsForRoom("no space left on /var");
+  node.SetWaits(absl::ResourceExhaustedError("no space left on /var"));
   now_ns_ += 2 * StartingNode::kStandsStill_ns;
   EXPECT_THAT(StatusOf(node).problems(), ElementsAre("storage: no space left on /var"))
       << "one sentence about one thing";
   EXPECT_THAT(std::string(node.TakeSnapshot().status().message()), HasSubstr("no space left on /var"));
+  node.SetWaits(absl::UnavailableError("cannot bind to 10.0.0.1:4802"));
+  EXPECT_THAT(StatusOf(node).problems(), ElementsAre("cannot bind to 10.0.0.1:4802"));
+  EXPECT_THAT(std::string(node.TakeSnapshot().status().message()),
+              AllOf(HasSubstr("tries again every second"), HasSubstr("10.0.0.1:4802")));
 }
 
 // A pipe among the log's files holds the start at it, for as long as the test wants.

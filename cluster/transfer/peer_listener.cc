@@ -88,8 +88,11 @@ absl::StatusOr<std::unique_ptr<PeerListener>> PeerListener::Listen(const std::st
   const std::optional<TcpEnd> end = ParseEnd(address);
   if (!end.has_value()) return absl::InvalidArgumentError(absl::StrCat(address, " is no address to listen on"));
   const auto failed = [&address] {
-    return absl::UnavailableError(absl::StrCat("cannot listen on ", address, " (TCP), where snapshots come in: ",
-                                               strerror(errno), errno == EADDRINUSE ? "; another program has it" : ""));
+    return absl::UnavailableError(
+        absl::StrCat("cannot listen on ", address, " (TCP), where snapshots come in: ", strerror(errno),
+                     errno == EADDRINUSE      ? "; another program has it"
+                     : errno == EADDRNOTAVAIL ? "; no interface of this host has the address (yet)"
+                                              : ""));
   };
   net::UniqueFd listening(socket(end->address.family(), SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!listening.valid()) return failed();

@@ -203,7 +203,9 @@ std::string PlanText(const v1::Plan& plan) {
   if (plan.has_reload())
     absl::StrAppend(&out, "\nreload, since its daemon runs\n", ReloadText(plan.reload(), /*dry_run=*/true));
   if (plan.problems_size() > 0) {
-    absl::StrAppend(&out, "\n`up` would fail here and now:\n  ", absl::StrJoin(plan.problems(), "\n  "), "\n");
+    absl::StrAppend(&out,
+                    "\nProblems here and now (a missing route, source or uplink is followed, and refuses no `up`):\n  ",
+                    absl::StrJoin(plan.problems(), "\n  "), "\n");
   }
   return out;
 }

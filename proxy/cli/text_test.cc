@@ -356,7 +356,7 @@ TEST(MakePlan, SaysWhatWouldMakeUpFail) {
   topology.services = ServicesBy(0, std::nullopt, std::nullopt);
   topology.problems = {{ProblemCode::kNoRoute, "service dns: no route to backend a (10.77.0.11): no route"}};
   EXPECT_THAT(PlanText(MakePlan(FakeConfig(), "f.yaml", topology, 2)),
-              HasSubstr("would fail here and now:\n  no_route: service"));
+              HasSubstr("refuses no `up`):\n  no_route: service"));
 }
 
 }  // namespace

@@ -123,6 +123,7 @@ int RunUp(const Call& call) {
   up.set_instance(config->instance());
   up.set_pid(pid);
   up.set_log(log_path);
+  if (!report.text.empty()) call.err << "it serves with problems, and follows the network:\n" << report.text << "\n";
   return call.Print(
       up,
       absl::StrCat("up: instance ", config->instance(), ", pid ", pid, ", log ", log_path, "\n",

@@ -26,8 +26,9 @@ void ReadKeyFiles(v1::Config& config, const Locations& locations, Diagnostics& e
       continue;
     }
     const std::string path = absl::StrCat("services[", i, "].cluster.key_file");
-    errors.Add(locations.Find(path), path,
-               absl::StrCat("the file ", Quote(service.cluster().key_file()), " ", keys.status().message()));
+    const std::string& file = service.cluster().key_file();
+    errors.Add(locations.Find(path), path, absl::StrCat("the file ", Quote(file), " ", keys.status().message()),
+               {file});
   }
 }
 

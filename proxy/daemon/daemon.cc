@@ -171,6 +171,8 @@ class Daemon {
     loop_->Run();
   }
 
+  std::string ProblemsAtStart() const { return JoinProblems(topology_.problems, "\n"); }
+
   // Returns the exit code.
   int Run() {
     loop_->Run();
@@ -527,15 +529,14 @@ class Daemon {
 
 }  // namespace
 
-int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness) {
+int RunDaemon(const v1::Config& config, const std::string& config_file, int signals, Readiness& readiness) {
   if (const absl::Status limit = operate::EnsureFileLimit(kFiles); !limit.ok())
     LogWarning(std::string(limit.message()));
-  const net::UniqueFd signals = operate::HearSignals();
   std::string rules = RulesToLookAt(config);  // before the confinement, in which nothing runs a program
   Confine(config, config_file);
   operate::StartLogThread();
   Daemon daemon(config, config_file, std::move(rules));
-  const absl::Status status = daemon.Start(signals.get());
+  const absl::Status status = daemon.Start(signals);
   if (!status.ok()) {
     const bool privilege = absl::IsPermissionDenied(status);
     const int code = privilege ? kExitNotAllowed : kExitFailure;
@@ -545,7 +546,7 @@ int RunDaemon(const v1::Config& config, const std::string& config_file, Readines
     return code;
   }
   LogInfo("hedgerowd ", operate::kVersion, " serves instance ", config.instance(), " as pid ", getpid());
-  readiness.Ready();
+  readiness.Ready(daemon.ProblemsAtStart());
   return daemon.Run();
 }
 

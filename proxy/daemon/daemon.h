@@ -14,6 +14,7 @@ namespace hedgerow {
 
 // Returns the exit code. Everything made is removed by then, whatever it is, but after SIGTERM: then the kernel
 // part works on, for the next daemon.
-int RunDaemon(const v1::Config& config, const std::string& config_file, Readiness& readiness);
+// `signals`: HearSignals().
+int RunDaemon(const v1::Config& config, const std::string& config_file, int signals, Readiness& readiness);
 
 }  // namespace hedgerow

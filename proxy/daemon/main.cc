@@ -7,10 +7,12 @@
 #include <string>
 
 #include "absl/strings/numbers.h"
+#include "config/await_files.h"
 #include "operate/arguments.h"
 #include "operate/manual.h"
 #include "operate/commit.h"
 #include "operate/log.h"
+#include "operate/signals.h"
 #include "operate/version.h"
 #include "proxy/config/load.h"
 #include "proxy/daemon/daemon.h"
@@ -71,12 +73,25 @@ int main(int argc, char** argv) {
   if (config_file.empty()) return UsageError("--config FILE is missing");
 
   hedgerow::Readiness readiness(ready_fd);
-  const auto config = hedgerow::config::LoadFile(config_file, hedgerow::config::KeyFiles::kRead);
-  if (!config.ok()) {
-    const std::string text(config.status().message());
+  const hedgerow::net::UniqueFd signals = hedgerow::operate::HearSignals();
+  hedgerow::v1::Config config;
+  const auto load = [&](hedgerow::config::Diagnostics& errors) {
+    config = hedgerow::config::LoadFile(config_file, errors, hedgerow::config::KeyFiles::kRead);
+  };
+  hedgerow::config::Diagnostics errors(config_file);
+  absl::Status loaded;
+  if (ready_fd >= 0) {  // an operator waits for the answer
+    load(errors);
+    loaded = errors.ToStatus();
+  } else {
+    loaded = hedgerow::config::AwaitFiles(config_file, signals.get(), load);
+  }
+  if (absl::IsCancelled(loaded)) return hedgerow::kExitOk;
+  if (!loaded.ok()) {
+    const std::string text(loaded.message());
     hedgerow::LogError(text);
     readiness.Failed(hedgerow::kExitUsage, text);
     return hedgerow::kExitUsage;
   }
-  return hedgerow::RunDaemon(*config, config_file, readiness);
+  return hedgerow::RunDaemon(config, config_file, signals.get(), readiness);
 }

@@ -157,6 +157,7 @@ StartReport Report(const std::function<void(Readiness&)>& daemon) {
 
 TEST(Readiness, CarriesSuccessErrorAndSilence) {
   EXPECT_TRUE(Report([](Readiness& r) { r.Ready(); }).ready);
+  EXPECT_EQ(Report([](Readiness& r) { r.Ready("no_route: b"); }).text, "no_route: b");
   const StartReport failed = Report([](Readiness& r) { r.Failed(kExitNotAllowed, "line one\nline two"); });
   EXPECT_FALSE(failed.ready);
   EXPECT_EQ(failed.exit_code, 4);

@@ -290,7 +290,13 @@ void ProxyInstance::FillRecord(const v1::Config& config, const Topology& topolog
 
 absl::Status ProxyInstance::AddRoutes(const v1::Config& config, const Topology& topology) {
   for (const WantedRoute& wanted : WantedRoutes(config, topology)) {
-    if (const absl::Status status = PutRoute(wanted, config.rule_priority()); !status.ok()) return status;
+    const absl::Status status = PutRoute(wanted, config.rule_priority());
+    if (status.ok()) continue;
+    // Without a source, or without IPv6, the follower tries again.
+    const bool ipv6_off = std::any_of(topology.problems.begin(), topology.problems.end(),
+                                      [](const Problem& each) { return each.code == ProblemCode::kIpv6Disabled; });
+    if (wanted.route.source.has_value() && (wanted.route.vip.is_v4() || !ipv6_off)) return status;
+    LogError(status.message());
   }
   return PutRules(config);
 }

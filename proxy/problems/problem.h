@@ -86,6 +86,11 @@ inline constexpr auto kProblems = std::to_array<ProblemRow>({
 });
 
 constexpr const ProblemRow& RowOf(ProblemCode code) { return kProblems.at(static_cast<size_t>(code)); }
+// What may come by itself, by DHCP, a tunnel, a cable: the proxy starts without it, and follows it (docs/adr/0058).
+constexpr bool MayCome(ProblemCode code) {
+  return code == ProblemCode::kNoRoute || code == ProblemCode::kUplinkDown || code == ProblemCode::kNoSource ||
+         code == ProblemCode::kIpv6Disabled;
+}
 constexpr absl::string_view CodeText(ProblemCode code) { return RowOf(code).code; }
 
 struct Problem {

@@ -34,8 +34,8 @@ void Readiness::Send(const std::string& message) {
   fd_ = -1;
 }
 
-void Readiness::Ready() {
-  Send(std::string(kReady));
+void Readiness::Ready(absl::string_view problems) {
+  Send(absl::StrCat(kReady, problems));
   operate::NotifyServiceManager("READY=1");
 }
 
@@ -54,13 +54,13 @@ StartReport ReadStartReport(int fd) {
     if (got < 0 && errno == EINTR) continue;
     if (got <= 0) break;
     all.append(buffer, static_cast<size_t>(got));
-    if (all == kReady) break;
   }
   StartReport report;
   absl::string_view rest = all;
-  if (rest == kReady) {
+  if (absl::ConsumePrefix(&rest, kReady)) {
     report.ready = true;
     report.exit_code = kExitOk;
+    report.text = std::string(rest);
   } else if (absl::ConsumePrefix(&rest, kFailed)) {
     const size_t line_end = rest.find('\n');
     if (!absl::SimpleAtoi(rest.substr(0, line_end), &report.exit_code)) report.exit_code = kExitFailure;

@@ -17,7 +17,7 @@ using enum operate::ExitCode;
 struct StartReport {
   bool ready = false;
   int exit_code = kExitFailure;
-  std::string text;  // the error, empty when ready
+  std::string text;  // the error; when ready, the problems with which it serves
 };
 
 inline constexpr char kDiedSilently[] = "hedgerowd died while it was starting";
@@ -29,7 +29,7 @@ class Readiness {
   Readiness(const Readiness&) = delete;
   ~Readiness();
 
-  void Ready();
+  void Ready(absl::string_view problems = "");
   void Failed(int exit_code, absl::string_view text);
   // For systemd only: the end has begun.
   static void Stopping();

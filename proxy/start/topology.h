@@ -55,13 +55,14 @@ struct Topology {
   // `mtu_bytes`, 0 where there is none.
   std::map<net::IpAddress, uint32_t> vip_mtu_bytes;
   uint32_t mtu_bytes = 0;
-  std::vector<Problem> problems;  // empty means that it can work
+  std::vector<Problem> problems;  // empty means that all of it can work
 
   bool IsUplink(int ifindex) const;                                                       // of a backend, now
   const BackendPath* Find(const std::string& service, const std::string& backend) const;  // null: there is none
   // Of a route to the VIP by an interface of this MTU; 0: the interface's own is right.
   uint32_t RouteMtu(const net::IpAddress& vip, uint32_t interface_mtu_bytes) const;
-  absl::Status ToStatus() const;  // FailedPrecondition with every problem
+  // FailedPrecondition with every problem, where a start is refused: one that does not go by itself.
+  absl::Status ToStatus() const;
 };
 
 // What Resolve asks the kernel; tests answer in its place.

@@ -23,7 +23,7 @@ constexpr Policy kPolicies[] = {
 int RunAdopt(const Call& call) {
   const std::vector<std::string>& words = call.arguments.words;
   auto settings = CommonSettings(call.arguments, kPolicies);
-  if (!settings.ok()) return call.Fail(settings.status());
+  if (!settings.ok()) return FailStart(call, settings.status());
   SocketSearch search{.listen = settings->listen};
   for (auto word = words.begin() + 1; word != words.end(); ++word) {
     pid_t pid = 0;

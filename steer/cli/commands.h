@@ -39,6 +39,8 @@ absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::stri
 // A word of a command: "3" as a number of at least 0.
 absl::StatusOr<uint32_t> NumberWord(const std::string& word, const std::string& what);
 
+// Says why a start failed, to the service manager too, and returns the exit code.
+int FailStart(const Call& call, const absl::Status& status);
 // Serves a group in the foreground, and prints a line when it is ready.
 int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start);
 

@@ -11,6 +11,7 @@
 #include "config/scalar.h"
 #include "net/bpffs.h"
 #include "operate/listen_address.h"
+#include "operate/service_manager.h"
 #include "steer/cli/commands.h"
 #include "steer/record.h"
 #include "steer/run.h"
@@ -117,6 +118,13 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<c
   return settings;
 }
 
+// An exit code of 1, unlike that of an option that is wrong, has the unit start the group again: what is NotFound may
+// come by itself (docs/adr/0058).
+int FailStart(const Call& call, const absl::Status& status) {
+  operate::NotifyServiceManager(absl::StrCat("STATUS=", status.message()));
+  return call.Fail(status);
+}
+
 int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start) {
   const absl::Status ended = RunGroup(settings, start, [&call](Group& running) {
     const auto group = running.Show(false);
@@ -124,7 +132,7 @@ int ServeGroup(const Call& call, const Settings& settings, const StartGroup& sta
                                                      : absl::StrCat("ready: ", running.Text(), "\n"));
     call.out.flush();
   });
-  return ended.ok() ? kExitOk : call.Fail(ended);
+  return ended.ok() ? kExitOk : FailStart(call, ended);
 }
 
 int RunRun(const Call& call) {
@@ -134,7 +142,7 @@ int RunRun(const Call& call) {
   }
   if (call.arguments.command.empty()) return call.UsageError("which command? It stands behind --");
   const auto settings = SettingsOfRun(call.arguments);
-  if (!settings.ok()) return call.Fail(settings.status());
+  if (!settings.ok()) return FailStart(call, settings.status());
   return ServeGroup(call, *settings,
                     [&settings](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<std::unique_ptr<Group>> {
                       return Supervisor::Start(loop, *settings, mounted_bpffs);

@@ -550,20 +550,32 @@ REFUSALS = [
     (("--empty", "maybe"), {}, "expected reject, drop or next"),
     ((), {"workers": 0}, "--workers: got \"0\", expected 1 to 256"),
     ((), {"listen": "127.0.0.1"}, "which has no port"),
-    ((), {"listen": "203.0.113.1:2055"}, "no interface of this host has the address"),
-    (("--user", "nobody-here"), {}, "no user nobody-here"),
     (("--heartbeat", "soon"), {}, "--heartbeat: got \"soon\""),
     (("--gateway-field", "12:99"), {}, "--gateway-field"),
     (("--metrics", "nowhere"), {}, "--metrics: got \"nowhere\", expected ADDRESS:PORT or unix:/PATH"),
     ((), {"listen": "[fe80::1]:2055"}, "a link-local address"),
-    (("--devices", "/nonexistent"), {}, "cannot read /nonexistent"),
     (("--devices", "/tmp"), {}, "cannot read /tmp: it is no file"),
 ]
 
 
+MAY_COME = [
+    ((), {"listen": "203.0.113.1:2055"}, "no interface of this host has the address"),
+    (("--user", "nobody-here"), {}, "no user nobody-here"),
+    (("--group", "no-group-here"), {}, "no group no-group-here"),
+    (("--devices", "/nonexistent"), {}, "cannot read /nonexistent"),
+]
+
+
+# The unit starts a supervisor again that ends with 1, and none that ends with 2.
+@pytest.mark.parametrize("options,others,error", MAY_COME)
+def test_what_may_come_by_itself_ends_a_start_with_an_exit_code_that_the_unit_starts_again(group, options, others, error):
+    assert error in group.refused(*options, code=1, **others)
+    assert group.left() == []
+
+
 @pytest.mark.parametrize("options,others,error", REFUSALS)
 def test_wrong_options_are_refused_and_nothing_is_left(group, options, others, error):
-    assert error in group.refused(*options, **others)
+    assert error in group.refused(*options, code=2, **others)
     assert group.left() == []
 
 

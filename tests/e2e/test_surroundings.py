@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What surrounds a daemon and is not its work: signals that mean something to other programs, a log that no process reads, a port
-of its metrics that another program has, standard descriptors that are closed. None of it ends the daemon or keeps it from serving."""
+of its metrics that another program has, standard descriptors that are closed. None of it ends the daemon or keeps it from serving. And what
+comes late at a boot: addresses, ports, key files, routes. The daemon waits for it, and says so."""
 
 import contextlib
 import fcntl
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -16,8 +18,9 @@ import urllib.request
 import pytest
 
 from bench.manifest import binary
+from harness import machine
 from harness.dns import dig
-from harness.product import METRICS, VIP4, wait_until
+from harness.product import METRICS, VIP4, VIP6, wait_until
 
 # A loopback address of this test alone; nothing else listens there.
 HOST = "127.91.7.5"
@@ -26,7 +29,7 @@ cluster_key_file: {folder}/cluster.key
 node: 1
 data_dir: {folder}/data
 admin_socket: {folder}/admin.sock
-metrics_listen: "{host}:4803"
+metrics_listen: "{metrics}:4803"
 members:
   - {{id: 1, peer: "{host}:4802", serve: "{host}:4801"}}
 """
@@ -39,12 +42,13 @@ def key_file(path, digit):
 
 
 @contextlib.contextmanager
-def node(folder, stderr, closed=()):
-    key_file(folder / "cluster.key", "1")
+def node(folder, stderr, closed=(), host=HOST, wrapper=()):
+    if not (folder / "late").exists():
+        key_file(folder / "cluster.key", "1")
     config = folder / "node.yaml"
-    config.write_text(CONFIG.format(folder=folder, host=HOST), encoding="utf-8")
+    config.write_text(CONFIG.format(folder=folder, host=host, metrics=HOST), encoding="utf-8")
     config.chmod(0o600)
-    with subprocess.Popen([binary("hedgerow-node"), "run", "--config", config], stderr=stderr,
+    with subprocess.Popen([*wrapper, binary("hedgerow-node"), "run", "--config", config], stderr=stderr,
                           preexec_fn=lambda: [os.close(each) for each in closed]) as process:
         try:
             yield process
@@ -185,3 +189,173 @@ def test_a_daemon_that_up_starts_keeps_nothing_that_its_caller_had_open(lab, ser
     assert product.status()["adoption"]["how"] == "adopted"
     with open(tmp_path / "lock", "rb") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+
+
+# -- what comes late -----------------------------------------------------------------------------------------------------
+
+
+def test_a_node_waits_for_its_address_and_serves_once_it_is_there(tmp_path):
+    """In a network namespace of its own; the administration socket is a file."""
+    log = tmp_path / "log"
+    alone = ("unshare", "--net", "sh", "-c", 'ip link set lo up && exec "$@"', "sh")
+    with open(log, "ab") as stderr, node(tmp_path, stderr, host="10.91.7.5", wrapper=alone) as process:
+        wait_until(lambda: status(tmp_path).get("role") == "starting", WITHIN_S, "it can be asked")
+        problems = status(tmp_path)["problems"]
+        assert any("cannot bind to 10.91.7.5:4802" in each and "no interface of this host has the address (yet)" in each for each in problems), problems
+        refused = command(tmp_path, "snapshot")
+        assert refused.returncode != 0 and "tries again every second" in refused.stderr
+        time.sleep(2.5)
+        assert process.poll() is None and log.read_text().count("waits, and tries again every second: ") == 1
+        subprocess.run(["nsenter", f"--net=/proc/{process.pid}/ns/net", "ip", "address", "add", "10.91.7.5/32", "dev", "lo"], check=True, timeout=10)
+        wait_until(lambda: serves(tmp_path), 5, "it serves")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=WITHIN_S) == 0
+
+
+@pytest.mark.parametrize("kind", [socket.SOCK_DGRAM, socket.SOCK_STREAM])
+def test_a_node_waits_for_a_port_that_another_program_has(tmp_path, kind):
+    with open(tmp_path / "log", "ab") as stderr, socket.socket(socket.AF_INET, kind) as other:
+        other.bind((HOST, 4802))
+        if kind == socket.SOCK_STREAM:
+            other.listen()
+        with node(tmp_path, stderr) as process:
+            wait_until(lambda: any(f"{HOST}:4802" in each for each in status(tmp_path).get("problems", [])), WITHIN_S, "the problem")
+            other.close()
+            wait_until(lambda: serves(tmp_path), 5, "it serves")
+            assert process.poll() is None and status(tmp_path)["problems"] == []
+
+
+def test_a_node_waits_for_a_key_file_and_sighup_looks_at_once(tmp_path):
+    (tmp_path / "late").touch()
+    log = tmp_path / "log"
+    with open(log, "ab") as stderr, node(tmp_path, stderr) as process:
+        wait_until(lambda: "waits for files" in log.read_text() and "cluster_key_file" in log.read_text(), WITHIN_S, "the wait")
+        process.send_signal(signal.SIGHUP)
+        time.sleep(0.3)
+        assert process.poll() is None
+        key_file(tmp_path / "cluster.key", "1")
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: serves(tmp_path), WITHIN_S, "it serves")
+
+
+def test_a_node_that_waits_ends_by_sigterm(tmp_path):
+    (tmp_path / "late").touch()
+    with open(tmp_path / "log", "ab") as stderr, node(tmp_path, stderr) as process:
+        wait_until(lambda: "waits for files" in (tmp_path / "log").read_text(), WITHIN_S, "the wait")
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(timeout=WITHIN_S) == 0
+
+
+@pytest.mark.own
+@pytest.mark.parametrize("what", ["link", "address", "one backend"])
+def test_a_proxy_that_starts_without_a_network_follows_it_when_it_comes(lab, servers, product, what):
+    assert not product.is_up
+    whole = machine.take(lab.client, product.instance)
+    if what == "link":
+        lab.client.run(["ip", "link", "set", "eth0", "down"])
+    elif what == "address":
+        lab.client.run(["ip", "address", "flush", "dev", "eth0", "scope", "global"])
+    else:
+        lab.client.run(["ip", "route", "add", "unreachable", f"{lab.replica('a').ipv4}/32"])
+    product.up()
+    product.before = whole
+    codes = {each.split(":")[0] for each in product.status()["problems"]}
+    assert codes and codes <= {"no_route", "no_source", "uplink_down"}
+    if what == "one backend":
+        assert dig(lab.client, VIP4, "www.example.test").status == "NOERROR", "the other one answers"
+        lab.client.run(["ip", "route", "del", "unreachable", f"{lab.replica('a').ipv4}/32"])
+    else:
+        lab.client.run(["ip", "link", "set", "eth0", "up"])
+        lab.client.run(["ip", "address", "replace", f"{lab.client.ipv4}/24", "dev", "eth0"])
+        lab.client.run(["ip", "-6", "address", "replace", f"{lab.client.ipv6}/64", "dev", "eth0", "nodad"])
+    wait_until(lambda: product.status()["problems"] == [], WITHIN_S, "the network is followed")
+    for vip in (VIP4, VIP6):
+        assert dig(lab.client, vip, "www.example.test").status == "NOERROR"
+
+
+@contextlib.contextmanager
+def confined_daemon(product, file):
+    """hedgerowd with the rights of its unit in as much as Landlock needs: it may not mount."""
+    wrapper = ["setpriv", "--bounding-set=-sys_admin", "--inh-caps=-sys_admin"]
+    product.before = machine.take(product.lab.client, product.instance)
+    daemon = product.lab.client.popen([*wrapper, binary("hedgerowd"), "--config", file], log=product.log)
+    try:
+        yield daemon
+    finally:
+        product.admin("down", check=False)
+        daemon.wait(15)
+    product.check_nothing_left()
+
+
+@pytest.mark.own
+def test_a_proxy_waits_for_a_key_file(lab, servers, product):
+    key = product.folder / "announce.key"
+    services = product.services("dns")
+    services[0]["cluster"] = {"id": 93, "key_file": str(key)}
+    file = product.write(product.config(services=services))
+    with confined_daemon(product, file) as daemon:
+        wait_until(lambda: "waits for files" in product.log.read_text(), WITHIN_S, "the wait")
+        assert daemon.poll() is None and product.admin("status", check=False).returncode == 3
+        key_file(key, "3")
+        wait_until(lambda: product.admin("status", check=False).returncode == 0, WITHIN_S, "it serves")
+        assert dig(lab.client, VIP4, "www.example.test").status == "NOERROR"
+
+
+@pytest.mark.own
+@pytest.mark.parametrize("how", ["link", "rename", "swap"])
+def test_a_reload_reads_a_configuration_whose_folder_was_exchanged(lab, servers, product, tmp_path, how):
+    """A link to a release, a folder that is renamed into place (rsync, configuration management), the double link of a ConfigMap. Not in
+    the folder of the socket, which the daemon may read and write."""
+    def release(name, delay):
+        folder = tmp_path / name
+        folder.mkdir()
+        shutil.copy(product.write(product.config(services=product.services("dns", delay=delay))), folder)
+        return folder
+
+    def swap(link, to):
+        (tmp_path / "next").symlink_to(to)
+        os.rename(tmp_path / "next", link)
+
+    current = tmp_path / "current"
+    if how == "rename":
+        release("current", "7ms")
+    elif how == "link":
+        current.symlink_to(release("first", "7ms"))
+    else:
+        current.mkdir()
+        (current / "..data").symlink_to(release("first", "7ms"))
+        (current / "hedgerow.yaml").symlink_to("..data/hedgerow.yaml")
+    with confined_daemon(product, current / "hedgerow.yaml") as daemon:
+        wait_until(lambda: product.admin("status", check=False).returncode == 0, WITHIN_S, "it serves")
+        assert "files are confined" in product.log.read_text()
+        for number, (delay, reload) in enumerate((("9ms", "command"), ("11ms", "signal"), ("13ms", "command"))):
+            next_one = release(f"release{number}", delay)
+            if how == "rename":
+                os.rename(current, tmp_path / f"former{number}")
+                os.rename(next_one, current)
+            else:
+                swap(current if how == "link" else current / "..data", next_one)
+            if reload == "command":
+                product.admin("reload")
+            else:
+                daemon.send_signal(signal.SIGHUP)
+            wait_until(lambda want=int(delay[:-2]): int(product.service_status()["delay_ns"]) == want * 1_000_000, what=f"{delay} are in force")
+
+
+@pytest.mark.own
+def test_a_kernel_without_ipv6_serves_ipv4(lab, servers, product):
+    """Booted with ipv6.disable=1. The services of IPv6 are problems, and nothing is left by any command."""
+    wrapper = ("env", f"LD_PRELOAD={binary('hr-no_ipv6.so')}")
+    product.before = machine.take(lab.client, product.instance)
+    file = product.write(product.config())
+    assert product.run("up", "--config", file, wrapper=wrapper).returncode == 0
+    try:
+        assert dig(lab.client, VIP4, "www.example.test").status == "NOERROR"
+        problems = product.status()["problems"]
+        assert problems and all("dns6" in each or VIP6 in each for each in problems), problems
+        assert product.run("reload", "--socket", product.socket, wrapper=wrapper).returncode == 0
+    finally:
+        product.admin("down", check=False)
+    cleaned = product.run("clean", "--instance", product.instance, wrapper=wrapper)
+    assert cleaned.returncode == 0, cleaned.stderr
+    product.check_nothing_left()

@@ -36,7 +36,7 @@ void ReadKeys(const std::string& path, absl::string_view name, operate::Reader r
   if (keys.ok()) {
     take(*keys);
   } else {
-    errors.Add(locations.Find(name), name, keys.status().message());
+    errors.Add(locations.Find(name), name, keys.status().message(), {path});
   }
 }
 
@@ -52,7 +52,8 @@ void ReadCertificates(operate::Reader reader, const config::Locations& locations
   }
   const absl::Status read =
       operate::ReadTlsMaterial(files, wire::PeerName(config.peer_tls->name, config.self), reader).status();
-  if (!read.ok()) errors.Add(locations.Find("peer_tls"), "peer_tls", read.message());
+  if (!read.ok())
+    errors.Add(locations.Find("peer_tls"), "peer_tls", read.message(), {files.certificate, files.key, files.authority});
 }
 
 // Of the metrics page: a node serves without it until they can be read, and `validate` says what is wrong.

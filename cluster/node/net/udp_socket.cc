@@ -73,6 +73,14 @@ absl::Status SystemError(const char* what, const NetAddress& address) {
   return absl::ErrnoToStatus(errno, absl::StrCat(what, " ", address.ToString()));
 }
 
+absl::Status BindError(const NetAddress& address) {
+  const char* remedy = errno == EADDRNOTAVAIL ? "; no interface of this host has the address (yet)"
+                       : errno == EADDRINUSE  ? "; another program has the port (ss -lunp)"
+                                              : nullptr;
+  if (remedy == nullptr) return SystemError("cannot bind to", address);
+  return absl::UnavailableError(absl::StrCat("cannot bind to ", address.ToString(), ": ", strerror(errno), remedy));
+}
+
 }  // namespace
 
 struct UdpSocket::Buffers {
@@ -137,9 +145,7 @@ absl::StatusOr<std::unique_ptr<UdpSocket>> UdpSocket::Bind(const NetAddress& add
     const int option = address.is_v4() ? IP_PKTINFO : IPV6_RECVPKTINFO;
     if (setsockopt(fd, level, option, &on, sizeof(on)) != 0) return SystemError("cannot set up the socket of", address);
   }
-  if (bind(fd, reinterpret_cast<const sockaddr*>(&to_bind), length) != 0) {
-    return SystemError("cannot bind to", address);
-  }
+  if (bind(fd, reinterpret_cast<const sockaddr*>(&to_bind), length) != 0) return BindError(address);
   return result;
 }
 

@@ -100,7 +100,7 @@ void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
         status.lost.empty() ? 0 : 1);
   gauge(
       "starting",
-      "1 while the node opens its log, or waits for room on the disk for that; `hedgerow-node status` says how far it is.",
+      "1 while the node opens its log, or waits for room on the disk, an address or a port; `hedgerow-node status` says how far it is.",
       status.starting.empty() ? 0 : 1);
   gauge("removed", "1 when the cluster has removed this node, which goes on running: stop it for good.",
         status.removed.empty() ? 0 : 1);

@@ -144,11 +144,11 @@ class Group:
         assert line.startswith("ready: "), line + self.log.read_text(encoding="utf-8")
         return self
 
-    def refused(self, *options: str, **others) -> str:
+    def refused(self, *options: str, code: int = 1, **others) -> str:
         """A start that fails: its error."""
         with self.net.entered():
             done = subprocess.run(self._words(self.command(*options, **others)), capture_output=True, text=True, timeout=20, check=False)
-        assert done.returncode != 0
+        assert done.returncode == code, done.stderr
         return done.stderr
 
     def slots(self) -> dict[int, dict]:

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "config/await_files.h"
+
+#include <poll.h>
+#include <signal.h>
+
+#include <optional>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "operate/log.h"
+#include "operate/service_manager.h"
+#include "operate/signals.h"
+
+namespace hedgerow::config {
+
+absl::Status AwaitFiles(const std::string& file_name, int signals, const std::function<void(Diagnostics&)>& load) {
+  std::string reported;
+  for (;;) {
+    Diagnostics errors(file_name);
+    load(errors);
+    if (!errors.only_absent_files()) return errors.ToStatus();
+    if (const std::string missing = absl::StrJoin(errors.Lines(), "; "); missing != reported) {
+      reported = missing;
+      LogWarning("waits for files, and looks again every second: ", missing);
+      operate::NotifyServiceManager(absl::StrCat("STATUS=waits for files: ", missing));
+    }
+    pollfd signal{.fd = signals, .events = POLLIN, .revents = 0};
+    if (poll(&signal, 1, 1000) <= 0) continue;
+    const std::optional<int> number = operate::NextSignal(signals);
+    if (number.has_value() && *number != SIGHUP) return absl::CancelledError("stopped while it waited for files");
+  }
+}
+
+}  // namespace hedgerow::config
