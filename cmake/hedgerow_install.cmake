@@ -83,6 +83,10 @@ install(FILES "${CMAKE_BINARY_DIR}/manual/node.yaml.5" DESTINATION "${CMAKE_INST
 # What else manages links keeps its hands off the proxy's own.
 install(FILES deploy/systemd/network/10-hedgerow.network DESTINATION lib/systemd/network COMPONENT hedgerow)
 install(FILES deploy/systemd/network/hedgerow.conf DESTINATION lib/NetworkManager/conf.d COMPONENT hedgerow)
+# needrestart, which unattended-upgrades calls, restarts what uses a library that was upgraded, on all hosts at one time.
+foreach(component IN ITEMS hedgerow hedgerow-node)
+  install(FILES "deploy/needrestart/${component}.conf" DESTINATION /etc/needrestart/conf.d COMPONENT ${component})
+endforeach()
 
 install(FILES "${CMAKE_SOURCE_DIR}/cluster/client/hkv.py" DESTINATION lib/python3/dist-packages COMPONENT hkv)
 

@@ -36,6 +36,24 @@ def test_a_unit_has_a_user_of_its_own_and_no_capability_that_it_is_not_given(nam
 
 
 @pytest.mark.parametrize("name", HIGHEST_EXPOSURE)
+def test_a_unit_waits_for_nothing_that_may_never_come_and_starts_again_what_waits(name):
+    """Exit code 1 is that of what may come by itself, 2 of what an operator must change. The node waits in its process, and its limit is for what ends again and again."""
+    unit = UnitFile(UNITS / f"{name}.service")
+    lines = unit.path.read_text(encoding="utf-8").splitlines()
+    assert not [line for line in lines if re.match("(After|Wants|Requires)=.*network-online", line)]
+    assert unit.words("RestartPreventExitStatus") == ["2"] and unit.last("Restart") == "on-failure"
+    assert f"StartLimitIntervalSec={60 if name == 'hedgerow-node' else 0}" in lines
+    assert {"SIGHUP", "SIGPIPE"} <= set(unit.words("RestartForceExitStatus"))
+
+
+@pytest.mark.parametrize("unit, package", [("hedgerowd.service", "hedgerow"), ("hedgerow-steer@a.service", "hedgerow"),
+                                           ("hedgerow-steer-adopt@a.service", "hedgerow"), ("hedgerow-node.service", "hedgerow-node")])
+def test_needrestart_leaves_our_units_alone(unit, package):
+    file = (UNITS.parent / f"needrestart/{package}.conf").read_text(encoding="utf-8")
+    assert re.match(re.search(r"qr\((.*)\)\}", file)[1], unit)
+
+
+@pytest.mark.parametrize("name", HIGHEST_EXPOSURE)
 def test_a_unit_lets_every_libbpf_load_kernel_programs(name):
     """The packages are built with the distribution's. From 1.4 on (Debian 13) it calls memfd_create, which systemd counts among @ipc."""
     assert {"bpf", "memfd_create"} <= allowed_calls(UnitFile(UNITS / f"{name}.service").all("SystemCallFilter"))

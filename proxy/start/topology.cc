@@ -243,6 +243,7 @@ std::string Detour(const v1::Config& config, const NetworkView& network, const n
                    int proxy_ifindex, const std::vector<net::VipRoute>& taken) {
   const net::IpAddress& vip = query.destination;
   const auto route = network.look_up_route(query);
+  if (absl::IsUnimplemented(route.status())) return "";  // a kernel without IPv6, as no_route says
   if (!route.ok()) return std::string(route.status().message());
   if (route->reach == net::Reach::kLocal || route->reach == net::Reach::kLoopback) return "";  // vip_local
   const bool ordinary = route->table == 0 || route->table == RT_TABLE_MAIN || route->table == RT_TABLE_DEFAULT;
