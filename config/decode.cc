@@ -35,7 +35,8 @@ std::string DescribeNoContainer(const Tree& tree) {
 
 class Decoder {
  public:
-  Decoder(Locations& locations, Diagnostics& errors) : locations_(locations), errors_(errors) {}
+  Decoder(Locations& locations, Diagnostics& errors, const Advice& advice)
+      : locations_(locations), errors_(errors), advice_(advice) {}
 
   void Map(const Tree& tree, Message& message, const std::string& path) {
     locations_.Record(path, tree.mark);
@@ -82,6 +83,10 @@ class Decoder {
         const RemovedKey& removed = type.options().GetExtension(removed_key, i);
         if (removed.key() != key.scalar) continue;
         errors_.Add(key.mark, path, absl::StrCat("the key ", Quote(key.scalar), " is gone, ", removed.advice()));
+        return nullptr;
+      }
+      if (const std::string advice = advice_ ? advice_("", key.scalar) : ""; !advice.empty()) {
+        errors_.Add(key.mark, path, absl::StrCat("unknown key ", Quote(key.scalar), ": ", advice));
         return nullptr;
       }
       const std::string guess = Suggest(key.scalar, KeysOf(type));
@@ -171,7 +176,7 @@ class Decoder {
     if (RuleOf(field).secret()) locations_.RecordSecret(path);
     if (value.kind != Tree::Kind::kScalar || !Set(value, field, message)) {
       errors_.Add(value.mark, path,
-                  absl::StrCat("got ", WhatWasGiven(value, field), ", expected ", WhatItTakes(value, field)));
+                  absl::StrCat("got ", WhatWasGiven(value, field), ", expected ", WhatItTakes(value, field, path)));
     }
   }
 
@@ -181,11 +186,12 @@ class Decoder {
     return absl::StrCat("a value of ", value.scalar.size(), " characters");
   }
 
-  // The expectation, with the reason where an address is of the wrong sort.
-  static std::string WhatItTakes(const Tree& value, const FieldDescriptor& field) {
+  // The expectation, with the reason where an address is of the wrong sort, or the advice to a word of others.
+  std::string WhatItTakes(const Tree& value, const FieldDescriptor& field, const std::string& path) const {
     std::string expected = Expectation(field);
     if (value.kind != Tree::Kind::kScalar) return expected;
-    const std::string reason = WhyRefused(RuleOf(field).format(), value.scalar);
+    std::string reason = WhyRefused(RuleOf(field).format(), value.scalar);
+    if (reason.empty() && advice_) reason = advice_(path, value.scalar);
     if (!reason.empty()) absl::StrAppend(&expected, " (", reason, ")");
     return expected;
   }
@@ -248,14 +254,15 @@ class Decoder {
 
   Locations& locations_;
   Diagnostics& errors_;
+  const Advice& advice_;
 };
 
 }  // namespace
 
-bool Decode(absl::string_view text, Message& message, Locations& locations, Diagnostics& errors) {
+bool Decode(absl::string_view text, Message& message, Locations& locations, Diagnostics& errors, const Advice& advice) {
   if (!CheckText(text, errors)) return false;
   const std::optional<Tree> tree = ParseTree(text, errors);
-  if (tree.has_value()) Decoder(locations, errors).Map(*tree, message, "");
+  if (tree.has_value()) Decoder(locations, errors, advice).Map(*tree, message, "");
   return tree.has_value();
 }
 

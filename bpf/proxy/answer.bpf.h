@@ -9,6 +9,7 @@
 #include "bpf/proxy/choose.bpf.h"
 #include "bpf/proxy/echo.bpf.h"
 #include "bpf/proxy/free_list.bpf.h"
+#include "bpf/proxy/impaired.bpf.h"
 #include "bpf/proxy/load.bpf.h"
 #include "bpf/proxy/profile.bpf.h"
 #include "bpf/proxy/scoreboard.bpf.h"
@@ -113,6 +114,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
 
   /* The backend lost its earlier copy and answers the handover's, whose send time is not known. */
   if (request->sent_again & (1u << reply->index)) return;
+  hr_note_success(reply->config_id, reply->backend_id, request, reply->index);
   if (reply->index == request->first) {
     hr_load_note(reply->backend_id, took_ns); /* whatever held it back: a queue that is too long is a pause, too */
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
@@ -504,11 +506,16 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   before = READ_ONCE(request->masks);
   if (!(HR_ANSWERED_MASK(before) & bit)) before = __sync_fetch_and_or(&request->masks, HR_MASKS_ANSWERED(bit));
   if (!(HR_ANSWERED_MASK(before) & bit) && !is_nack) hr_sample(request, reply, about);
+  if (!(HR_ANSWERED_MASK(before) & bit) && is_nack && HR_WORD_STATE(word) == HR_STATE_ANSWERED)
+    hr_note_failures(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), bit);
   hr_flight_end(request, reply->index, reply->backend_id);
   if (HR_WORD_STATE(word) == HR_STATE_PENDING) {
     if (hr_finish(wheel, request, word, reply, HR_STATE_ANSWERED)) {
       hr_count_win(request, reply);
       answer.ended = 1;
+      if (HR_NOT_AWAITED_MASK(before) & HR_ANSWERED_MASK(before) & ~bit)
+        hr_note_failures(reply->config_id, HR_REFERENCE_REQUEST(reply->reference),
+                         HR_NOT_AWAITED_MASK(before) & HR_ANSWERED_MASK(before) & ~bit);
       if (HR_SENT_MASK(before) & ~bit)
         hr_attest(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->now_ns);
       return answer;

@@ -11,6 +11,7 @@
 #include "bpf/proxy/build.bpf.h"
 #include "bpf/proxy/choose.bpf.h"
 #include "bpf/proxy/flow.bpf.h"
+#include "bpf/proxy/impaired.bpf.h"
 #include "bpf/proxy/load.bpf.h"
 #include "bpf/proxy/trace.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
@@ -193,7 +194,8 @@ HR_INLINE int hr_owe_failover(__u32 service_id, __u32 client) {
 
 /*
  * Claims the next attempt of a pending request, for the clock or for a nack. It is a failover, free of the
- * budget, when every backend asked so far has sent a nack or is silent; otherwise a hedge, paid for. An attempt from a
+ * budget, when every backend asked so far has sent a nack or is silent, or the first one fails at what others answer
+ * (impaired.bpf.h); otherwise a hedge, paid for. An attempt from a
  * down backend to one that is not healthy either is paid for too, because without a healthy backend load must not
  * double for longer than suspicion lasts. A failover around a silent backend is owed until its answer is of use, and
  * one more than may be owed is paid for like a hedge. The claim is a compare-and-swap on `attempts`, so that the clock
@@ -232,6 +234,9 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
     target = choice.first;
   if (target >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
   health = hr_health_of(attempt->config_id, hr_backend_id(config, request->first), request->client, now_ns);
+  if (!nacked && health == HR_HEALTHY && choice.why != HR_CHOSE_LAST_RESORT &&
+      hr_failing(hr_backend_id(config, request->first)) >= HR_FAILING_SOME)
+    health = HR_SUSPECT;
   if (!nacked && (health == HR_HEALTHY || (health != HR_SUSPECT && choice.why == HR_CHOSE_LAST_RESORT)))
     attempt->flags |= HR_ATTEMPT_PAID;
   else if (!nacked && !hr_is_dry(policy))

@@ -80,10 +80,15 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
       view->healthy |= 1u << i;
     else if (health == HR_SUSPECT)
       view->suspect |= 1u << i;
+    else if (health == HR_IMPAIRED)
+      view->impaired |= 1u << i;
     else if (state->health == HR_DOWN &&
              now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       view->retry_due |= 1u << i;
   }
+  view->retry_due |= view->impaired;
+  /* Another one has not answered, or has refused: an impaired one may do better. */
+  if (view->exclude) view->healthy |= view->impaired;
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE && (config_id & HR_OF_TCP); i++) {
     __u32 tcp_id = HR_TCP_STATE(hr_backend_id(config, i)), health;
     struct hr_backend_state *state;
@@ -167,7 +172,7 @@ HR_INLINE int hr_take_retry(const struct hr_service_config *config, __u32 backen
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   __u64 since_ns;
 
-  if (!state || state->health != HR_DOWN) return 0;
+  if (!state || state->health < HR_DOWN) return 0;
   since_ns = READ_ONCE(state->health_since_ns);
   if (now_ns < since_ns + HR_STANDBY_RETRY * config->election_timeout_ns) return 0;
   if (__sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) != since_ns) return 0;
@@ -211,7 +216,7 @@ HR_GLOBAL __u32 hr_place_to_probe(__u32 config_id, __u32 places, __u64 now_ns) {
     hr_health_of(config_id, backend_id, HR_NO_CLIENT,
                  now_ns); /* suspicion ends, or becomes more, when it is looked at */
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
-    if (state && state->health == HR_DOWN &&
+    if (state && state->health >= HR_DOWN &&
         now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       return i;
   }

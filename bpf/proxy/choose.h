@@ -62,6 +62,7 @@ struct hr_choice_view {
   __u8 suspect;     /* neither healthy nor suspect is down */
   __u8 retry_due;   /* of those down: may be probed again */
   __u8 exclude;     /* mask of places that were sent the request already; 0 = it is new */
+  __u8 impaired;    /* fails at what others answer: the last of its like that is asked */
   __u8 least_heard; /* 1 = answer_us are hr_choice_least_heard(): the choice explores */
   __u8 spent; /* 1 = no copy may leave around a suspect backend: too many that did were of no use (HR_DEBT_FAILOVERS) */
 };
@@ -132,6 +133,7 @@ static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_ch
   mask = hr_choice_narrow(mask, view->healthy | view->suspect | view->retry_due);
   mask = hr_choice_narrow(mask, view->healthy | view->suspect);
   mask = hr_choice_narrow(mask, view->healthy);
+  mask = hr_choice_narrow(mask, ~(__u32)view->impaired);
   mask = hr_choice_narrow(mask, ~(__u32)view->drained);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
     if (!((mask >> i) & 1) || view->answer_us[i] >= best_us) continue;
@@ -187,8 +189,9 @@ HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
       return choice;
     }
     choice.second = HR_NO_BACKEND;
-    /* A suspect backend counts as down then, if there is a healthy one. */
-    if (view->suspect & bit && !(view->healthy >> (other & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1)) return choice;
+    /* A suspect or impaired backend counts as down then, if there is a healthy one. */
+    if ((view->suspect | view->impaired) & bit && !(view->healthy >> (other & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1))
+      return choice;
     choice.why = HR_CHOSE_AROUND;
     if (view->probe_tick % HR_PROBE_ONE_IN == 0) {
       choice.second = choice.first;

@@ -156,7 +156,11 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
                          HR_REFERENCE(HR_WORD_GENERATION(word), request->tag, visit->index));
   }
   /* Another backend won, and the first never answered. */
-  if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) hr_note_unanswered(visit);
+  if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) {
+    hr_note_unanswered(visit);
+    sent &= ~HR_ANSWERED_MASK(request->masks);
+    if (sent) hr_note_failures(visit->config_id, visit->index, sent);
+  }
   hr_flights_end(visit->config_id, visit->index, 1);
   hr_free_request(request, visit->index);
 }

@@ -112,6 +112,7 @@ HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __
   __u64 wait, own, attested, limit_ns;
 
   if (!state || !config || (state->health == HR_HEALTHY && !READ_ONCE(state->wait_since))) return HR_HEALTHY;
+  if (state->health == HR_IMPAIRED) return HR_IMPAIRED;
   limit_ns = hr_silence_limit_ns(config, backend_id);
   wait = READ_ONCE(state->wait_since);
   attested = hr_attested(wait, READ_ONCE(state->attested_since));
@@ -203,6 +204,10 @@ HR_GLOBAL int hr_prove(__u32 backend_id, __u64 proved, __u32 alone) {
   return 0;
 }
 
+/* In hr_request.rechecks, once another backend has answered: the first one has sent something since it was asked, but
+ * no answer (impaired.bpf.h). */
+#define HR_SPOKEN_SINCE 0xff
+
 /*
  * A backend has answered this request, so the silence of the others that have it is no fault of the request. Only a
  * silence that is no older than the request is attested: a backend that has spoken since has lost one datagram.
@@ -225,6 +230,8 @@ HR_GLOBAL int hr_attest(__u32 config_id, __u32 request_index, __u64 now_ns) {
     if (!(silent >> place & 1)) continue;
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
+    if (place == request->first && state->last_receive_ns > sent_ns)
+      WRITE_ONCE(request->rechecks, HR_SPOKEN_SINCE); /* of use only before */
     wait = READ_ONCE(state->wait_since);
     /* A client that waits in vain may have begun its wait anew since (hr_health_to_waiting). */
     if (wait && ((wait & HR_WAIT_UNPROVED) ? state->last_receive_ns <= sent_ns : wait <= sent_ns + HR_ATTEST_SLACK_NS))
@@ -334,7 +341,7 @@ HR_GLOBAL int hr_recover(__u32 config_id, __u32 backend_id, __u64 sent_ns, __u64
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   struct hr_service_config *config = hr_config_of(config_id);
 
-  if (!state || !config) return 0;
+  if (!state || !config || state->health == HR_IMPAIRED) return 0; /* one answer is none of the others that it owes */
   if (sent_ns >= HR_PAUSED_UNTIL_NS(READ_ONCE(state->paused_until)) ||
       now_ns <= sent_ns + hr_silence_limit_ns(config, backend_id)) {
     __sync_lock_test_and_set(&state->health, HR_HEALTHY);

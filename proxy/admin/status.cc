@@ -111,6 +111,14 @@ std::vector<Problem> Troubles(const ServiceSnapshot& service, uint64_t now_ns) {
     if (backend.health == HR_HEALTHY) continue;
     down += backend.health == HR_DOWN;
     const bool leads = i == service.leader.leader;
+    if (backend.health == HR_IMPAIRED) {
+      troubles.push_back(
+          {ProblemCode::kBackendImpaired,
+           absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name,
+                        " leaves unanswered, or refuses, ", 100 * backend.load_state.failing / 65536,
+                        "% of what another backend answers", service.dry_run ? "" : "; requests go to that one")});
+      continue;
+    }
     const uint64_t since_ns = backend.last_receive_ns != 0 ? backend.last_receive_ns : backend.health_since_ns;
     const char* requests = !leads                         ? ""
                            : service.dry_run              ? "; a dry run: no other backend is asked"
@@ -189,8 +197,8 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
 double LoadShare(const BackendSnapshot& snapshot) { return static_cast<double>(snapshot.load) / HR_LOAD_FULL; }
 
 std::string HealthWord(hr_health health) {
-  constexpr std::array kWords = {"healthy", "suspect", "down"};
-  return health < kWords.size() ? kWords.at(health) : "unknown";
+  constexpr std::array kWords = {"healthy", "suspect", "down", "impaired"};
+  return static_cast<size_t>(health) < kWords.size() ? kWords.at(health) : "unknown";
 }
 
 bool IdentityHolds(const ServiceSnapshot& snapshot) {
@@ -217,6 +225,7 @@ size_t RequestsTo(const ServiceSnapshot& snapshot) {
     set_if(backend.drained, view.drained);
     set_if(backend.health == HR_HEALTHY, view.healthy);
     set_if(backend.health == HR_SUSPECT, view.suspect);
+    set_if(backend.health == HR_IMPAIRED, view.impaired);
     set_if(backend.retry_due, view.retry_due);
   }
   const hr_choice choice = hr_choose(&view);

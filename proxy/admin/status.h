@@ -101,7 +101,7 @@ bool IdentityHolds(const ServiceSnapshot& snapshot);
 // A backend's load; 1 is full.
 double LoadShare(const BackendSnapshot& snapshot);
 
-// "healthy", "suspect", or "down" while requests go to a standby.
+// "healthy", "suspect", "down" or "impaired" while requests go to a standby.
 std::string HealthWord(hr_health health);
 
 }  // namespace hedgerow

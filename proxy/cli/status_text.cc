@@ -55,6 +55,7 @@ std::string Outcomes(const v1::Accounting& accounting, const v1::ServiceStatus& 
 std::string LeaderState(const v1::ServiceStatus& service) {
   const std::string& state = service.state();
   if (state == "suspect") return service.dry_run() ? "SUSPECT (silent)" : "SUSPECT (silent; requests go to both)";
+  if (state == "impaired" && !service.dry_run()) return "IMPAIRED (fails at what a standby answers; requests go there)";
   if (state == "down") return service.dry_run() ? "DOWN (silent)" : "DOWN (requests go to a standby)";
   return state;
 }

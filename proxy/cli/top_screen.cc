@@ -35,6 +35,7 @@ Mark MarkOf(const std::string& state) {
 
 std::string LeaderState(const std::string& state) {
   if (state == "suspect") return "SUSPECT: requests go to both";
+  if (state == "impaired") return "IMPAIRED: requests go to a standby";
   if (state == "down") return "DOWN: requests go to a standby";
   return state;
 }

@@ -27,7 +27,8 @@ int RunValidate(const Call& call) {
   const std::string path = call.arguments.Get("config");
   if (path.empty()) return call.UsageError("--config FILE is missing");
   config::Diagnostics errors(path);
-  const v1::Config config = config::LoadFile(path, errors);
+  std::vector<std::string> notes;
+  const v1::Config config = config::LoadFile(path, errors, config::KeyFiles::kLeave, &notes);
   v1::ValidateReport report;
   report.set_ok(errors.empty());
   report.set_file(path);
@@ -53,6 +54,7 @@ int RunValidate(const Call& call) {
     if (service.backends_size() == 1)
       report.add_notes(absl::StrCat("service ", service.name(), ": one backend, so no request is sent to another"));
   }
+  for (const std::string& note : notes) report.add_notes(note);
   for (const std::string& note : report.notes()) absl::StrAppend(&text, "  ", note, "\n");
   const std::vector<std::string> closed = ClosedToTheUnit(call.arguments, config);
   for (const std::string& why : closed) {

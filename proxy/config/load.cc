@@ -2,11 +2,14 @@
 #include "proxy/config/load.h"
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "config/source.h"
 #include "operate/key_file.h"
+#include "proxy/config/advice.h"
 #include "proxy/config/check.h"
 #include "config/decode.h"
 
@@ -34,7 +37,7 @@ void ReadKeyFiles(v1::Config& config, const Locations& locations, Diagnostics& e
 
 v1::Config Load(absl::string_view text, Locations& locations, Diagnostics& errors, KeyFiles key_files) {
   v1::Config config;
-  if (!Decode(text, config, locations, errors)) return config;
+  if (!Decode(text, config, locations, errors, ForeignWordAdvice)) return config;
   Check(config, locations, errors);
   Complete(config, locations);
   if (key_files == KeyFiles::kRead) ReadKeyFiles(config, locations, errors);
@@ -48,11 +51,12 @@ v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_fi
   return Load(text, locations, errors, key_files);
 }
 
-v1::Config LoadFile(const std::string& path, Diagnostics& errors, KeyFiles key_files) {
+v1::Config LoadFile(const std::string& path, Diagnostics& errors, KeyFiles key_files, std::vector<std::string>* notes) {
   const std::optional<Source> source = ReadSource(path, errors);
   if (!source.has_value()) return {};
   Locations locations;
   v1::Config config = Load(source->text, locations, errors, key_files);
+  if (notes != nullptr) *notes = KeysWithoutEffect(config, locations);
   CheckRights(*source, locations, key_files == KeyFiles::kRead ? operate::Reader::kServes : operate::Reader::kShows,
               errors);
   return config;

@@ -25,8 +25,9 @@ absl::StatusOr<v1::Config> LoadFile(const std::string& path, KeyFiles key_files 
 absl::StatusOr<v1::Config> LoadText(absl::string_view text, absl::string_view file_name);
 
 // The same with the errors as data, for `validate --json`. The config is
-// complete only where `errors` stays empty.
-v1::Config LoadFile(const std::string& path, Diagnostics& errors, KeyFiles key_files = KeyFiles::kLeave);
+// complete only where `errors` stays empty. `notes`: what a sound file has that can have no effect.
+v1::Config LoadFile(const std::string& path, Diagnostics& errors, KeyFiles key_files = KeyFiles::kLeave,
+                    std::vector<std::string>* notes = nullptr);
 v1::Config LoadText(absl::string_view text, Diagnostics& errors, KeyFiles key_files = KeyFiles::kLeave);
 
 // The files of keys, tokens and certificates that it names.

@@ -76,6 +76,15 @@ constexpr Row kRows[] = {
      R"(14:15: services[0].deadline: got "61s", expected a duration between 200us and 60s, such as 2s)"},
     {"UnknownKeyWithGuess", "delay: 10ms", "dealy: 10ms",
      R"(13:5: services[0]: unknown key "dealy", did you mean "delay"?)"},
+    {"WordOfOthers", "attempts: 2", "retries: 2",
+     R"(15:5: services[0]: unknown key "retries": `attempts` is how often a request may be sent, and `budget` how many )"
+     R"(may be sent again (docs/coming-from.md))"},
+    {"WordOfOthersAtTheTop", "attach: auto", "listen: 53",
+     R"(3:1: unknown key "listen": clients send to the `vip` and `port` of a service, an address that no host has; )"
+     R"(which hosts may is `clients` (docs/coming-from.md))"},
+    {"ServiceAsProfile", "profile: dns", "profile: syslog",
+     R"(12:14: services[0].profile: got "syslog", expected one of PROFILES (`profile: one-way`, for datagrams that )"
+     R"(get no answer (docs/coming-from.md)))"},
     {"UnknownTopKey", "attach: auto", "frobnicate: 1",
      R"(3:1: unknown key "frobnicate", expected one of instance, interface, attach, tcx_order, admin, metrics, )"
      R"(limits, clock, page, unattended_timeout, rule_priority, vip_route, services)"},
@@ -105,8 +114,8 @@ constexpr Row kRows[] = {
      R"(11:11: services[0].port: got "0", expected a whole number between 1 and 65535)"},
     {"PortHex", "port: 53", "port: 0x35",
      R"(11:11: services[0].port: got "0x35", expected a whole number between 1 and 65535)"},
-    {"UnknownProfile", "profile: dns", "profile: sip",
-     R"(12:14: services[0].profile: got "sip", expected one of PROFILES)"},
+    {"UnknownProfile", "profile: dns", "profile: gopher",
+     R"(12:14: services[0].profile: got "gopher", expected one of PROFILES)"},
     {"MissingProfile", "profile: dns", "retention: 1s",
      R"(9:5: services[0].profile: the key is missing, expected one of PROFILES)"},
     {"FormerKeyOfAService", "profile: dns", "profile: dns\n    linger: 1s",

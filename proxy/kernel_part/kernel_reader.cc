@@ -178,7 +178,8 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.last_receive_ns = state->last_receive_ns;
   backend.health_since_ns = state->health_since_ns;
   backend.retry_due =
-      state->health == HR_DOWN && NowNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns;
+      state->health == HR_IMPAIRED ||
+      (state->health == HR_DOWN && NowNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns);
   const volatile hr_backend_tuning* tuning = memory_.tuning.At<hr_backend_tuning>(spec.id);
   backend.p95_ns = tuning->p95_ns;
   backend.learned = {.slow_at = tuning->slow_at, .lost = tuning->lost};
@@ -188,7 +189,7 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
       hr_load(backend.load_state.in_flight - backend.learned.lost, backend.learned.slow_at,
               NowNs() > backend.load_state.reported_ns + HR_REPORT_LASTS_NS ? 0 : backend.load_state.reported);
   // As the programs will find when something is sent to it.
-  if (backend.health != HR_HEALTHY &&
+  if (backend.health != HR_HEALTHY && backend.health != HR_IMPAIRED &&
       hr_has_rested(&config, state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()))
     backend.health = HR_HEALTHY;
   FillOneClient(*state, config, backend);

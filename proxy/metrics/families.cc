@@ -95,7 +95,7 @@ Fill Chosen(size_t (*choice)(const ServiceSnapshot&)) {
 }
 
 void FillHealth(MetricFamily& family, const ServiceSnapshot& service, size_t i) {
-  for (const hr_health health : {HR_HEALTHY, HR_SUSPECT, HR_DOWN}) {
+  for (const hr_health health : {HR_HEALTHY, HR_SUSPECT, HR_DOWN, HR_IMPAIRED}) {
     Labels labels = BackendLabels(service, i);
     labels.push_back({"state", HealthWord(health)});
     Add(family, std::move(labels), service.backends[i].health == health);
@@ -194,7 +194,7 @@ std::vector<Metric> OtherMetrics() {
        OfReasons("reason", "")},
       {kBackends, kGauge, "leader", "1 for the backend that leads the service",
        Chosen([](Service service) -> size_t { return service.leader.leader; })},
-      {kBackends, kGauge, "backend_state", "1 for the state it is in: `healthy`, `suspect` or `down`",
+      {kBackends, kGauge, "backend_state", "1 for the state it is in: `healthy`, `suspect`, `down` or `impaired`",
        EachBackend(FillHealth)},
       {kBackends, kCounter, "backend_sent_total", "datagrams sent to it", OfBackends(&BackendSnapshot::sends)},
       {kBackends, kCounter, "backend_unanswered_total",

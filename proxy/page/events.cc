@@ -106,10 +106,11 @@ class Comparison {
       const BackendSnapshot* old = FindByName(before.backends, backend.name);
       if (old == nullptr || old->health == backend.health) continue;
       changed = true;
-      const char* words = backend.health == HR_HEALTHY   ? " answers again"
-                          : now.dry_run                  ? " is silent: dry run, no other backend is asked"
-                          : backend.health == HR_SUSPECT ? " is suspect: requests go to it and to a standby"
-                                                         : " is down: requests go to a standby";
+      const char* words = backend.health == HR_HEALTHY    ? " answers again"
+                          : backend.health == HR_IMPAIRED ? " fails at what another backend answers"
+                          : now.dry_run                   ? " is silent: dry run, no other backend is asked"
+                          : backend.health == HR_SUSPECT  ? " is suspect: requests go to it and to a standby"
+                                                          : " is down: requests go to a standby";
       v1::PageEvent& event = Add("health", now.name, absl::StrCat(backend.name, words));
       event.set_backend(backend.name);
       event.set_from(HealthWord(old->health));

@@ -23,6 +23,8 @@ namespace hedgerow {
     "look at the backend; requests reach a standby meanwhile")                                                     \
   X(kBackendDown, backend_down, backends, "a backend has been silent for long, or its host refuses",               \
     "look at the backend; requests go to a standby")                                                               \
+  X(kBackendImpaired, backend_impaired, backends, "a backend lives, and leaves unanswered, or refuses, more than an eighth of the requests that another backend then answers", \
+    "look at what the server needs for its answers (a resolver's uplink, a database); requests go to the other backend, and come back when probes are answered") \
   X(kServiceDown, service_down, backends, "every backend of a service is down", "look at the backends and the network") \
   X(kLeaderOutdated, leader_outdated, backends,                                                                    \
     "a service's cluster announces its leader, and only with older terms than the known leader's: it was set up anew under its old id", \

@@ -12,6 +12,7 @@ const MOST_EVENTS = 40;
 const STATES = {
   healthy: { words: "healthy", tone: "good" },
   suspect: { words: "suspect: both are asked", tone: "warn" },
+  impaired: { words: "impaired: standbys are asked", tone: "bad" },
   down: { words: "down: standbys are asked", tone: "bad" },
 };
 // In a dry run a silent backend is noticed as ever, and no other backend is asked.

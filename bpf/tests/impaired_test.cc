@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
+//
+// A backend that lives and fails (bpf/proxy/impaired.bpf.h): it answers some requests, and another backend answers what
+// it leaves unanswered or refuses. Time is set forward, nothing waits.
+#include <string>
+
+#include "bpf/tests/kernel_fixture.h"
+
+namespace hedgerow::packets {
+namespace {
+
+class ImpairedTest : public PacketTest {
+ protected:
+  void Ask(uint16_t id, const std::string &client = kClient4) {
+    Split(PacketBuilder(client.c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
+  }
+  RunResult Answer(uint16_t id, const char *backend, const std::string &client = kClient4, uint8_t rcode = 0) {
+    Advance(kMillisecond);
+    return Reply(PacketBuilder(backend, client.c_str())
+                     .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(id, "www.example.org"), rcode))
+                     .Build());
+  }
+  uint32_t Find(uint16_t id, const std::string &client = kClient4) {
+    return FindRequest(kDns4Service, client.c_str(), kClientPort,
+                       {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)});
+  }
+  hr_health Health() { return static_cast<hr_health>(BackendState(kDns4A).health); }
+  // The leader answers a request that came after this one, which it leaves: the standby answers the hedge, or does not.
+  void Leave(bool standby_answers = true, const std::string &client = kClient4, const std::string &others = kClient4) {
+    const uint16_t id = next_id_, other = static_cast<uint16_t>(id + 1);
+    next_id_ = static_cast<uint16_t>(next_id_ + 2);
+    Ask(id, client);
+    const uint32_t request = Find(id, client);
+    Advance(kMillisecond);
+    Ask(other, others);
+    Answer(other, kA4, others);
+    FireNow(request);
+    if (standby_answers) Answer(id, kB4, client);
+    if (standby_answers)
+      EndRetention(request);
+    else
+      MakeExpired(request);
+    VisitAll();
+    Clones(HR_MARK_HEDGE, 1);
+  }
+  void Refuse() {
+    const uint16_t id = next_id_++;
+    Ask(id);
+    const RunResult nack = Answer(id, kA4, kClient4, 2);
+    ASSERT_EQ(nack.verdict, kRedirected) << id;
+    Clock(nack.packet, {.mark = nack.mark});
+    Answer(id, kB4);
+    VisitAll();
+  }
+  uint16_t next_id_ = 1000;
+};
+
+TEST_F(ImpairedTest, ALeaderThatLeavesManyRequestsToTheStandbyLeadsNoLonger) {
+  for (int i = 0; i < 60 && Health() == HR_HEALTHY; ++i) {
+    Leave();
+    Advance(2 * kSecond);  // its client is alone
+  }
+  EXPECT_EQ(Health(), HR_IMPAIRED);
+  BackendState(kDns4A).probe_counter = 1;
+  Ask(1);
+  EXPECT_EQ(SentTo(Find(1)), 0b10u);
+  const auto snapshot = plane().reader().Read(false);
+  EXPECT_EQ(snapshot->services[kDns4Service].backends[0].health, HR_IMPAIRED);
+}
+
+TEST_F(ImpairedTest, ARequestThatNoBackendAnswersSaysNothing) {
+  for (int i = 0; i < 60; ++i) {
+    Leave(/*standby_answers=*/false);
+    Advance(2 * kSecond);
+  }
+  EXPECT_EQ(BackendLoad(kDns4A).failing, 0u);
+  EXPECT_EQ(Health(), HR_HEALTHY);
+}
+
+TEST_F(ImpairedTest, OneClientAmongOthersMovesNothing) {
+  for (int i = 0; i < 200; ++i) Leave(true, kClient4, "10.77.2.1");
+  EXPECT_EQ(Health(), HR_HEALTHY);
+  EXPECT_LT(BackendLoad(kDns4A).failing, 65536u / 64);
+}
+
+TEST_F(ImpairedTest, TwoClientsDo) {
+  for (int i = 0; i < 60 && Health() == HR_HEALTHY; ++i) {
+    Leave(true, i % 2 == 0 ? kClient4 : "10.77.3.7", "10.77.2.1");
+  }
+  EXPECT_EQ(Health(), HR_IMPAIRED);
+}
+
+TEST_F(ImpairedTest, ASlowLeaderIsNotImpaired) {
+  for (int i = 0; i < 60; ++i) {
+    const uint16_t id = next_id_++;
+    Ask(id);
+    const uint32_t request = Find(id);
+    FireNow(request);
+    Answer(id, kB4);
+    Answer(id, kA4);
+    VisitAll();
+    Advance(2 * kSecond);
+    Clones(HR_MARK_HEDGE, 1);
+  }
+  EXPECT_EQ(BackendLoad(kDns4A).failing, 0u);
+}
+
+TEST_F(ImpairedTest, NorIsOneThatWasSilent) {
+  for (int i = 0; i < 20; ++i) {
+    const uint16_t id = next_id_++;
+    Ask(id);
+    const uint32_t request = Find(id);
+    FireNow(request);
+    Answer(id, kB4);
+    EndRetention(request);
+    VisitAll();
+    Clones(HR_MARK_HEDGE, 1);
+  }
+  EXPECT_EQ(BackendLoad(kDns4A).failing, 0u) << "silence is judged as silence";
+}
+
+TEST_F(ImpairedTest, ALeaderThatRefusesWhatTheStandbyAnswersLeadsNoLonger) {
+  for (int i = 0; i < 60 && Health() == HR_HEALTHY; ++i) Refuse();
+  EXPECT_EQ(Health(), HR_IMPAIRED);
+}
+
+TEST_F(ImpairedTest, WhatBothRefuseSaysNothing) {
+  for (int i = 0; i < 30; ++i) {
+    const uint16_t id = next_id_++;
+    Ask(id);
+    const RunResult nack = Answer(id, kA4, kClient4, 5);
+    if (nack.verdict == kRedirected && nack.mark != 0) Clock(nack.packet, {.mark = nack.mark});
+    Answer(id, kB4, kClient4, 5);
+    VisitAll();
+  }
+  EXPECT_EQ(BackendLoad(kDns4A).failing, 0u);
+}
+
+TEST_F(ImpairedTest, WhileItFailsItsHedgesAreFree) {
+  BackendLoad(kDns4A).failing = 65536 / 32;
+  ServiceState(kDns4Service).budget_micros = 0;
+  ServiceConfig(kDns4Service).budget_ppm = 0;
+  Ask(1);
+  EXPECT_THAT(FireNow(Find(1)), testing::Contains(testing::Pair("dns4.failover_sends", 1)));
+  Clones(HR_MARK_HEDGE, 1);
+  BackendLoad(kDns4A).failing = 0;
+  Ask(2);
+  FireNow(Find(2));
+  Clones(HR_MARK_HEDGE, 0);
+}
+
+TEST_F(ImpairedTest, AnsweredProbesBringItBackAndOneAnswerDoesNot) {
+  BackendState(kDns4A).health = HR_IMPAIRED;
+  BackendState(kDns4A).health_since_ns = NowNs();
+  BackendLoad(kDns4A).failing = 65536 / 6;
+  int probes = 0;
+  for (; probes < 200 && Health() == HR_IMPAIRED; ++probes) {
+    BackendState(kDns4A).probe_counter = 0;
+    const uint16_t id = next_id_++;
+    Ask(id);
+    ASSERT_EQ(SentTo(Find(id)), 0b11u);
+    Answer(id, kB4);
+    Answer(id, kA4);
+    VisitAll();
+  }
+  Copies(static_cast<size_t>(probes));
+  EXPECT_EQ(Health(), HR_HEALTHY);
+  EXPECT_GT(probes, 20);
+}
+
+TEST_F(ImpairedTest, AnImpairedBackendIsTheNextOneAfterARefusal) {
+  BackendState(kDns4A).health = HR_IMPAIRED;
+  BackendState(kDns4A).health_since_ns = NowNs();
+  BackendLoad(kDns4A).failing = 65536 / 6;
+  BackendState(kDns4A).probe_counter = 1;
+  Ask(1);
+  ASSERT_EQ(SentTo(Find(1)), 0b10u);
+  const RunResult nack = Answer(1, kB4, kClient4, 5);
+  EXPECT_EQ(nack.changes.at("dns4.nacks_swallowed"), 1);
+  Clock(nack.packet, {.mark = nack.mark});
+  EXPECT_EQ(SentTo(Find(1)), 0b11u);
+}
+
+TEST_F(ImpairedTest, NoBackendIsImpairedThatFailsAsOftenAsTheOther) {
+  BackendLoad(kDns4B).failing = 65536 / 8;
+  for (int i = 0; i < 30; ++i) Refuse();
+  EXPECT_EQ(Health(), HR_HEALTHY);
+  EXPECT_GT(BackendLoad(kDns4A).failing, 65536u / 8);
+}
+
+}  // namespace
+}  // namespace hedgerow::packets
