@@ -2,7 +2,7 @@
 """Spoofed frames, 100,000 a second, at each hook of the proxy and of a cluster's node, while honest clients go on asking.
 
 `hr-flood` sends real frames with addresses that no host has. Every hook gets what costs its program most: requests of ever new
-clients (splitter), datagrams to a VIP that are for no service (sink), answers in a backend's name (reply), announcements whose
+clients (splitter), datagrams to a VIP that are for no service (sink), answers in a backend's name (reply), bytes in it (alive), answers in a VIP's name (forged-vip), announcements whose
 tag is wrong (announce), frames on the clock's link (clock), peers' datagrams whose tag is wrong (node's XDP). An unprivileged user sends on
 each of the proxy's links (user-...), and a service is flooded whose backends are silent, slow or refuse, beside one that lives by its
 hedges (beside-...). Beside the quiet

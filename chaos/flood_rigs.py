@@ -21,7 +21,7 @@ from deploy.lab.servers import Knot, Nsd
 from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, PEER_PORT, SERVE_PORT, NodeSettings
 from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
 
-HOOKS = ("splitter", "sink", "reply", "announce", "clock", "node")
+HOOKS = ("splitter", "sink", "reply", "alive", "forged-vip", "announce", "clock", "node")
 # The links of the proxy, and what an unprivileged user may send there: the proxy's interface, its far end, the clock's two ends.
 LINKS = {"user-hr0": "hr0", "user-hr0p": "hr0p", "user-hr0c0": "hr0c0", "user-hr0c1": "hr0c1"}
 # What becomes of a flooded service, beside one whose leader stalls all the time, so that it lives by its hedges: its backends are silent,
@@ -159,6 +159,14 @@ class ProxyRig:
             return Flood(b, UPLINK, uplink_mac, [f"--source={a}", "--sources=1", f"--source_port={_DNS_PORT}",
                          f"--destination={client.ipv4}", f"--payload={'0000' + '81800001000000000000' + '00' * 28}",
                          "--vary_bytes=2"], lambda: self.reason("no_flow"))
+        if hook == "alive":
+            # What would keep a dead leader alive, if any datagram in its name were a sign of life.
+            return Flood(b, UPLINK, uplink_mac, [f"--source={a}", "--sources=1", f"--source_port={_DNS_PORT}",
+                         f"--destination={client.ipv4}", "--payload=616263"], lambda: self.reason("no_flow"))
+        if hook == "forged-vip":
+            return Flood(b, UPLINK, uplink_mac, [f"--source={VIP_DNS[0]}", "--sources=1", f"--source_port={_DNS_PORT}",
+                         f"--destination={client.ipv4}", f"--payload={'0000' + '81800001000000000000' + '00' * 28}",
+                         "--vary_bytes=2"], lambda: self.reason("forged_vip"))
         if hook == "announce":
             return Flood(b, UPLINK, uplink_mac, [f"--destination={client.ipv4}", f"--destination_port={ANNOUNCE_PORT}",
                          f"--payload={announcement().hex()}", "--vary_offset=8", "--vary_bytes=8"],

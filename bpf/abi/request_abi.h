@@ -177,19 +177,20 @@ HR_STATIC_ASSERT(sizeof(struct hr_parked) == 1536, "hr_parked is 1536 bytes");
 /*
  * A client that makes more than hr_load_config.flow_part new flows in a tick of 8.6 s has the others in
  * `crowded_flows`: a map that is full forgets the flow that was silent longest, and a client that sends from ever new
- * ports must not make it forget others'.
+ * ports must not make it forget others'. The same with hr_load_config.connection_part TCP connections that it has not
+ * ended in a tick of 2.4 hours, longer than one may be silent. Those that have ended are there, too.
  */
 #define HR_FLOW_TICK_SHIFT 33
+#define HR_CONNECTION_TICK_SHIFT 43
 #define HR_FLOW_PARTS 4       /* of `flows`: what a client may make anew in a tick, and the size of `crowded_flows` */
 #define HR_FLOWS_MADE_BITS 21 /* limits.flows is at most 2^22 */
 #define HR_FLOWS_MADE(flows) ((flows) & ((1u << HR_FLOWS_MADE_BITS) - 1))
-#define HR_FLOWS_TICK(now_ns) \
-  ((__u32)((now_ns) >> HR_FLOW_TICK_SHIFT) << HR_FLOWS_MADE_BITS) /* wraps after five hours */
+#define HR_FLOWS_TICK(now_ns, shift) ((__u32)((now_ns) >> (shift)) << HR_FLOWS_MADE_BITS) /* wraps after 2,048 */
 
 /*
- * Key of the maps `flows`, `crowded_flows` (UDP) and `connections` (TCP), all LRU: so that neither protocol's clients
- * push the other's out. Two kinds share a map: clients that may receive from a backend, and the backend of a client's
- * connection (TCP) or flow (HR_PAIR_FLOW).
+ * Key of the maps `flows` (UDP), `connections` (TCP) and `crowded_flows` (both), all LRU: so that neither protocol's
+ * clients push the other's out. Two kinds share a map: clients that may receive from a backend, and the backend of a
+ * client's connection (TCP) or flow (HR_PAIR_FLOW).
  */
 enum hr_flow_kind {
   HR_FLOW_REPLY = 0,      /* id = backend id -> value.id = service id */
@@ -334,12 +335,6 @@ HR_INLINE __u64 hr_attested(__u64 wait, __u64 second) {
   return wait & HR_WAIT_UNPROVED ? 0 : hr_second_wait(wait, second);
 }
 
-/* Does a silence rest on one client's requests alone? */
-HR_INLINE int hr_has_one_witness(__u64 wait, __u64 second) {
-  second = hr_second_wait(wait, second);
-  return wait && (!second || HR_WAIT_CLIENT(second) == HR_WAIT_CLIENT(wait));
-}
-
 /*
  * Does a backend that is not healthy count as healthy again? It has answered, and in the whole suspicion timeout since
  * then no request has waited there, but for what one client may have sent in vain. A backend of a one-way protocol,
@@ -410,10 +405,10 @@ struct hr_service_state {
   __u64 pushback_until_ns; /* until then a backend's pushback holds; 0 = there was none */
   __u64 pushback_ns;       /* earliest time of a hedge after its request came; ~0 = no hedge at all */
   __u32 explored;          /* requests sent while a backend is preferred: one in HR_EXPLORE_ONE_IN goes to the leader */
-  __u32 compared;    /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
-  __u64 held;        /* requests and parked copies of this service that are counted (bpf/proxy/share.bpf.h) */
-  __u64 mixed_ns;    /* when a request last came from another client than the one before it; 0 = never */
-  __u16 last_client; /* the last request's client + 1; 0 = there was none */
+  __u32 compared; /* choices among the backends: one in HR_EXPLORE_ONE_IN asks the one that was heard least lately */
+  __u64 held;     /* requests and parked copies of this service that are counted (bpf/proxy/share.bpf.h) */
+  __u64 mixed_ns; /* when a request last came from another witness than the one before it; 0 = never */
+  __u16 last_witness; /* the last request's, its low half; 0 = there was none */
   __u16 copied; /* share of the last requests that left with a copy at once, in 65,536ths, of which all but one is the
                    most */
   __s32 owed[HR_DEBTS];
@@ -429,19 +424,21 @@ HR_STATIC_ASSERT(sizeof(struct hr_service_state) == 128, "two cache lines, of wh
 #define HR_HELD_COPIES(held) ((__u32)(held))
 
 /*
- * Map `clients`, index = a seeded hash of source address, socket's user and service (bpf/proxy/share.bpf.h). A client
- * that shares its place with a flooding one by chance (1 in 4,096) shares its part.
+ * Map `clients`, index = a seeded hash of a service and its client (bpf/proxy/share.bpf.h). A client that shares its
+ * place with a flooding one by chance (1 in 4,096) shares its part.
  */
 #define HR_CLIENT_PARTS 64 /* beyond half of a table a client may hold one part in so many */
 struct hr_client {
   __u64 held;
   __s64 budget_micros; /* hedges earned and not paid; negative: it has used what others earned */
   __s32 owed[HR_DEBTS];
-  __u32 flows;     /* HR_FLOWS_...: how many it has made anew, and in which tick */
-  __u32 paid_tick; /* as a service's */
+  __u32 flows;       /* HR_FLOWS_...: how many it has made anew, and in which tick */
+  __u32 connections; /* the same of TCP, those that it has ended taken off */
+  __u32 paid_tick;   /* as a service's */
+  __u32 witness;     /* a hash of its user or interface; 0 = none */
   __u32 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_client) == 40, "hr_client is 40 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_client) == 48, "hr_client is 48 bytes");
 
 /*
  * The timing wheel. Fine slots of 2^15 ns (32.8 us), 8192 of them: 268 ms. Coarse slots of 2^23 ns (8.4 ms), 2048 of
@@ -600,8 +597,10 @@ struct hr_load_config {
                           section 8.4 */
   __u64 self_test_tag; /* random. Not the clock's: a datagram that goes astray shows it to others */
   __u32 free_batch[HR_FREE_LISTS]; /* so many free indices are exchanged at once, 1 to HR_FREE_BATCH */
+  __u32 connection_part;
+  __u32 pad;
 };
-HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 112, "hr_load_config is 112 bytes: new fields go to its end");
+HR_STATIC_ASSERT(sizeof(struct hr_load_config) == 120, "hr_load_config is 120 bytes: new fields go to its end");
 
 /*
  * Map `leaders`, index = service id. The lock comes first; the struct is declared with it on the BPF side. Both are one

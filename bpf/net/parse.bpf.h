@@ -30,6 +30,7 @@
 #define HR_IPPROTO_ICMPV6 58
 #define HR_IPV4_HEADER_BYTES 20
 #define HR_IPV6_HEADER_BYTES 40
+#define HR_IPV6_NEXT_HEADER 6 /* its offset */
 
 enum hr_fragment_kind {
   HR_WHOLE = 0,

@@ -84,12 +84,12 @@ HR_INLINE int hr_still_waits(struct hr_request *request, const struct hr_reply *
  * not begun belongs to an older one.
  */
 HR_INLINE int hr_is_stale(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
-                          const struct hr_reply *reply) {
+                          const struct hr_reply *reply, int is_nack) {
   __u32 bit = 1u << reply->index;
   __u32 part;
 
   if (reply->config->profile.echo == HR_ECHO_DNS_QUESTION)
-    return !hr_echoes_question(skb, payload, request) && hr_still_waits(request, reply);
+    return !hr_echoes_question(skb, payload, request, is_nack) && hr_still_waits(request, reply);
   if (!(request->flags & HR_REQUEST_KEY_REUSED)) return 0;
   if (reply->config->profile.echo == HR_ECHO_BYTES)
     return !hr_echoes_bytes(skb, HR_REFERENCE_REQUEST(reply->reference), reply->config_id, payload.offset,
@@ -368,12 +368,6 @@ HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const 
   return answer;
 }
 
-/* An answer to a request that was forwarded untracked, whose send time is not known. */
-HR_INLINE void hr_note_untracked(const struct hr_reply *reply) {
-  hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns,
-                 reply->now_ns);
-}
-
 /*
  * While a request waits, another one under its key is forwarded once (HR_REASON_KEY_BUSY). Where an answer is one
  * datagram, a backend owes the tracked request one: where it has sent that and lost, the next one answers a request
@@ -390,6 +384,7 @@ HR_INLINE int hr_is_of_untracked(const struct hr_request *request, __u64 word, c
 enum hr_late_verdict { HR_LATE_UNKNOWN, HR_LATE_FIRST, HR_LATE_WINNER, HR_LATE_LOSER };
 
 #define HR_LATE_IS_NACK 0x100u /* of `flags`: it is no answer; the low bits are the backend's place */
+#define HR_LATE_FRESH 0x10000u /* of the result: this backend's first answer */
 /* Requests were forwarded under such keys: only a loser's first datagram is its own, and that not for ever. */
 #define HR_LATE_UNTRACKED 0x200u
 
@@ -399,7 +394,7 @@ enum hr_late_verdict { HR_LATE_UNKNOWN, HR_LATE_FIRST, HR_LATE_WINNER, HR_LATE_L
  * way. A global function: rare, with a stack of its own.
  */
 HR_GLOBAL __u32 hr_judge_freed(struct hr_request_key *key, __u32 flags, __u64 now_ns) {
-  __u32 place = flags & (HR_MAX_BACKENDS_PER_SERVICE - 1), winner;
+  __u32 place = flags & (HR_MAX_BACKENDS_PER_SERVICE - 1), winner, fresh = 0;
   struct hr_request_key copy; /* Linux 6.1 takes no map's key by a pointer that a global function was given */
   struct hr_late *late;
   __u8 bit = 1u << place;
@@ -414,13 +409,15 @@ HR_GLOBAL __u32 hr_judge_freed(struct hr_request_key *key, __u32 flags, __u64 no
     return HR_LATE_UNKNOWN;
   if (!(flags & HR_LATE_IS_NACK)) {
     winner = __sync_val_compare_and_swap(&late->winner, HR_NO_BACKEND, place);
+    if (!(late->answered & bit)) fresh = HR_LATE_FRESH;
     late->answered |= bit;
   } else if (winner == HR_NO_BACKEND) { /* it goes to the client, and so does an answer that comes after it */
     winner = place;
   }
-  return (__u32)late->way << 8 | (winner == HR_NO_BACKEND ? HR_LATE_FIRST
-                                  : winner == place       ? HR_LATE_WINNER
-                                                          : HR_LATE_LOSER);
+  return fresh | (__u32)late->way << 8 |
+         (winner == HR_NO_BACKEND ? HR_LATE_FIRST
+          : winner == place       ? HR_LATE_WINNER
+                                  : HR_LATE_LOSER);
 }
 
 /* Where answers may have several datagrams, nothing tells a loser's from those of a request that was forwarded. */
@@ -448,7 +445,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   __u32 bit = 1u << reply->index;
   struct hr_wheel *wheel = hr_the_wheel();
   __u64 word = READ_ONCE(request->word);
-  __u32 before, pushback, about, older;
+  __u32 before, pushback, about = 0, older;
 
   if (HR_WORD_GENERATION(word) != HR_REFERENCE_GENERATION(reply->reference)) {
     answer.request = 0; /* freed since it was found */
@@ -456,7 +453,6 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
   }
   if (!(HR_SENT_MASK(request->masks) & bit) || hr_is_of_untracked(request, word, reply)) {
     if (reply->untracked) { /* an untracked request with the same key went there */
-      hr_note_untracked(reply);
       answer.request = 0;
       return answer;
     }
@@ -472,22 +468,23 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     return answer;
   }
   older = READ_ONCE(request->outstanding) & bit;
-  if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply)) {
+  if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply, is_nack)) {
     if (reply->untracked && !older) { /* it answers one that was forwarded under this key meanwhile */
-      hr_note_untracked(reply);
       answer.request = 0;
       return answer;
     }
     if (reply->config->profile.echo) hr_take_older(request, bit);
-    hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client,
-                 reply->now_ns); /* it names an older request */
+    if (older) /* it names an older request */
+      hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client, reply->now_ns);
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_STALE;
     hr_count(reply->service_stats, HR_STALE_DROPPED);
     return answer;
   }
-  about = hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, request->client,
-                         hr_asked_ns(request, reply), reply->now_ns);
+  /* A recorded datagram that is sent again, and again, is no sign of life. */
+  if (!(HR_ANSWERED_MASK(READ_ONCE(request->masks)) & bit))
+    about = hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, request->client,
+                           hr_asked_ns(request, reply), reply->now_ns);
   if (reply->config->profile.load_bytes)
     hr_load_reported(skb, reply->config_id, reply->backend_id, payload.offset, payload.bytes);
   pushback = reply->config->profile.pushback_offset

@@ -10,7 +10,9 @@
 
 #define HR_QUESTION_MAX_BYTES 259 /* RFC 1035: a name of 255, type and class */
 #define HR_DNS_HEADER_BYTES 12
-#define HR_DNS_RCODE 0x000f                                              /* of the flags */
+#define HR_DNS_RCODE 0x000f /* of the flags */
+#define HR_DNS_FORMERR 1
+#define HR_DNS_NOTIMP 4
 #define HR_QUESTION_OFFSET (sizeof(struct udphdr) + HR_DNS_HEADER_BYTES) /* in a parked copy's layer 4 */
 #define HR_QUESTION_TYPE_BYTES 4                                         /* type and class */
 #define HR_QUESTION_SHORT_BYTES 64
@@ -93,9 +95,11 @@ HR_GLOBAL int hr_repeats_question(struct __sk_buff *skb, __u32 slot, __u32 reply
 
 /*
  * Does the reply repeat the question of the parked request (RFC 5452 section 9.1)? Without a question (QDCOUNT 0) it
- * can only refuse: some servers leave the question out of an error.
+ * can only say that it has no answer: some servers leave the question out of an error (FORMERR, NOTIMP, and what the
+ * profile lists). That a name does not exist is an answer.
  */
-HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request) {
+HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
+                                 int is_nack) {
   struct hr_question question = {
       .skb = skb, .reply_offset = payload.offset + HR_DNS_HEADER_BYTES, .type_step = HR_QUESTION_MAX_BYTES};
   __u32 slot = request->parked;
@@ -110,7 +114,10 @@ HR_INLINE int hr_echoes_question(struct __sk_buff *skb, struct hr_payload payloa
   /* A request without a question (RFC 7873 cookies) has nothing to echo. */
   if (!question.parked->l4[sizeof(struct udphdr) + 4] && !question.parked->l4[sizeof(struct udphdr) + 5]) return 1;
   if (bpf_skb_load_bytes(skb, payload.offset + 2, &header, sizeof(header))) return 0;
-  if (!header.questions_be) return (header.flags_be & bpf_htons(HR_DNS_RCODE)) != 0;
+  if (!header.questions_be) {
+    header.flags_be &= bpf_htons(HR_DNS_RCODE);
+    return is_nack || header.flags_be == bpf_htons(HR_DNS_FORMERR) || header.flags_be == bpf_htons(HR_DNS_NOTIMP);
+  }
   if (hr_repeats_question(skb, slot, question.reply_offset)) return 1;
   bpf_loop(HR_QUESTION_MAX_BYTES, hr_question_step, &question, 0);
   return !question.different;

@@ -46,29 +46,31 @@ HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
 }
 
 HR_INLINE struct hr_flow *hr_flow_look_up(struct hr_flow_key *key) {
-  struct hr_flow *flow;
+  struct hr_flow *flow =
+      key->protocol == IPPROTO_TCP ? bpf_map_lookup_elem(&connections, key) : bpf_map_lookup_elem(&flows, key);
 
-  if (key->protocol == IPPROTO_TCP) return bpf_map_lookup_elem(&connections, key);
-  flow = bpf_map_lookup_elem(&flows, key);
   return flow || !READ_ONCE(hr_live.crowded) ? flow : bpf_map_lookup_elem(&crowded_flows, key);
 }
 
 /*
- * Counts a new flow of a client. Has it made its part of them in this tick? CPUs that meet in a new tick may count it
- * anew twice. Inline: a frame more in the chain of hr_note_attempt() is beyond the 512 bytes that 6.1 allows.
+ * Counts a new flow or connection of a client. Has it made its part of them in this tick? CPUs that meet in a new tick
+ * may count it anew twice. Inline: a frame more in the chain of hr_note_attempt() is beyond the 512 bytes that 6.1
+ * allows.
  */
-HR_INLINE int hr_flow_is_crowded(__u32 client_index, __u64 now_ns) {
+HR_INLINE int hr_flow_is_crowded(__u32 client_index, __u8 protocol, __u64 now_ns) {
   struct hr_client *client = bpf_map_lookup_elem(&clients, &client_index);
-  __u32 flows;
+  int tcp = protocol == IPPROTO_TCP;
+  __u32 flows, tick = HR_FLOWS_TICK(now_ns, tcp ? HR_CONNECTION_TICK_SHIFT : HR_FLOW_TICK_SHIFT), *made;
 
-  if (!client) return 0; /* TCP, which has no such map */
-  flows = READ_ONCE(client->flows);
-  if (flows - HR_FLOWS_MADE(flows) != HR_FLOWS_TICK(now_ns)) {
-    flows = HR_FLOWS_TICK(now_ns);
-    WRITE_ONCE(client->flows, flows);
+  if (!client) return 0;
+  made = tcp ? &client->connections : &client->flows;
+  flows = READ_ONCE(*made);
+  if (flows - HR_FLOWS_MADE(flows) != tick) {
+    flows = tick;
+    WRITE_ONCE(*made, flows);
   }
-  if (HR_FLOWS_MADE(flows) < load_config.flow_part) {
-    __sync_fetch_and_add(&client->flows, 1);
+  if (HR_FLOWS_MADE(flows) < (tcp ? load_config.connection_part : load_config.flow_part)) {
+    __sync_fetch_and_add(made, 1);
     return 0;
   }
   if (!READ_ONCE(hr_live.crowded)) WRITE_ONCE(hr_live.crowded, 1);
@@ -100,8 +102,23 @@ HR_INLINE int hr_flow_lately(__u64 event_ns, __u64 lifetime_ns, __u64 now_ns) {
 }
 
 /*
+ * A connection that its client ends makes room for another one of that client, and waits for its last segments where it
+ * takes the place of no other client's.
+ */
+HR_INLINE void hr_flow_ends(struct hr_flow_key *key, struct hr_flow *ended, __u32 client_index) {
+  struct hr_client *client = bpf_map_lookup_elem(&clients, &client_index);
+  int failed; /* as in the map's error, before 6.4 */
+
+  if (!READ_ONCE(hr_live.crowded)) WRITE_ONCE(hr_live.crowded, 1);
+  failed = bpf_map_update_elem(&crowded_flows, key, ended, BPF_ANY);
+  if (failed) return;
+  failed = bpf_map_delete_elem(&connections, key);
+  if (!failed && client && HR_FLOWS_MADE(READ_ONCE(client->connections))) __sync_fetch_and_sub(&client->connections, 1);
+}
+
+/*
  * Notes that the client may receive from the backend, and by which way; cheap when the flow is known. `what`: event and
- * way. `client_index`: its place in `clients`, for datagrams; HR_NO_CLIENT for TCP.
+ * way. `client_index`: its place in `clients`.
  */
 HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_be, __u8 protocol, __u8 kind, __u16 id,
                             __u32 value, __u32 what, __u32 client_index, __u64 now_ns) {
@@ -113,22 +130,30 @@ HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_b
 
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
   known = hr_flow_look_up(&key);
+  if (known && event == HR_FLOW_OPENING && known->closing) {
+    bpf_map_delete_elem(&crowded_flows, &key); /* the port again */
+    known = hr_flow_look_up(&key);
+  }
   if (known) {
     /* A moved flow keeps its place: one more in the other map would be hidden by this one. */
     if (known->id != value) *known = fresh;
     hr_flow_stamp(known, now_ns);
     if (event == HR_FLOW_UNTRACKED && now_ns > known->untracked_ns + HR_FLOW_STAMP_NS) known->untracked_ns = now_ns;
     if (known->way != HR_FLOW_WAY(what)) known->way = HR_FLOW_WAY(what);
-    if (event == HR_FLOW_CLOSING) known->closing = 1;
     if (event == HR_FLOW_OPENING) known->closing = 0;
+    if (event != HR_FLOW_CLOSING) return;
+    known->closing = 1;
+    known->seen_ns = now_ns;
+    fresh = *known;
+    hr_flow_ends(&key, &fresh, client_index);
     return;
   }
   if (event == HR_FLOW_UNTRACKED) fresh.untracked_ns = now_ns;
   if (event == HR_FLOW_CLOSING) fresh.closing = 1;
-  if (protocol == IPPROTO_TCP)
-    failed = bpf_map_update_elem(&connections, &key, &fresh, BPF_ANY);
-  else if (hr_flow_is_crowded(client_index, now_ns))
+  if (hr_flow_is_crowded(client_index, protocol, now_ns))
     failed = bpf_map_update_elem(&crowded_flows, &key, &fresh, BPF_ANY);
+  else if (protocol == IPPROTO_TCP)
+    failed = bpf_map_update_elem(&connections, &key, &fresh, BPF_ANY);
   else
     failed = bpf_map_update_elem(&flows, &key, &fresh, BPF_ANY);
   if (failed) hr_host_reason(HR_REASON_FLOW_FAILED);

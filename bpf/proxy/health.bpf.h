@@ -11,9 +11,9 @@
  * timeout, and then the wait begins anew.
  * - Then it is evidence for the client that waits. Its own requests go around the backend once its suspicion timeout
  * has passed.
- * - It is evidence for all clients once it has a second witness: another client that waits in vain as long, or the
- * other backend's answer, if the client has been the service's only one of late; where others ask as well, they must
- * miss the backend too.
+ * - It is evidence for all clients once it has a second witness: a client of another user or interface that waits in
+ * vain as long, or the other backend's answer, if no other user or interface has used the service of late; where others
+ * ask as well, they must miss the backend too. For a user has as many addresses as it likes, and so has a container.
  * - An ICMP "unreachable" is evidence like a silence of the same client: for all at once where that client is alone.
  *
  * Failover is not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply
@@ -25,8 +25,25 @@
 #include "bpf/proxy/steer.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
-/* A client that has been a service's only one for so long is alone: what it misses, no other client can contradict. */
+/* A witness that has been a service's only one for so long is alone: what it misses, no other one can contradict. */
 #define HR_ALONE_NS 1000000000ull
+
+HR_INLINE __u32 hr_witness_of(__u32 client_index) {
+  const struct hr_client *client = hr_client_at(client_index);
+
+  return client ? READ_ONCE(client->witness) : 0;
+}
+
+/* Are the clients of two waits one witness? */
+HR_INLINE int hr_is_same_witness(__u64 wait, __u64 other) {
+  return hr_witness_of(HR_WAIT_CLIENT(wait)) == hr_witness_of(HR_WAIT_CLIENT(other));
+}
+
+/* Does a silence rest on one witness's requests alone? */
+HR_INLINE int hr_has_one_witness(__u64 wait, __u64 second) {
+  second = hr_second_wait(wait, second);
+  return wait && (!second || hr_is_same_witness(wait, second));
+}
 
 HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service_config *config, __u32 backend_id) {
   struct hr_backend_tuning *tuning = bpf_map_lookup_elem(&backend_tuning, &backend_id);
@@ -38,12 +55,12 @@ HR_INLINE __u64 hr_silence_limit_ns(const struct hr_service_config *config, __u3
 /* A request of this client has come to the service. */
 HR_INLINE void hr_note_client(__u32 service_id, __u32 client, __u64 now_ns) {
   struct hr_service_state *state = hr_service_state_of(service_id);
-  __u32 last;
+  __u16 last, witness = (__u16)hr_witness_of(client);
 
   if (!state) return;
-  last = READ_ONCE(state->last_client);
-  if (last == client + 1) return;
-  WRITE_ONCE(state->last_client, client + 1);
+  last = READ_ONCE(state->last_witness);
+  if (last == witness) return;
+  WRITE_ONCE(state->last_witness, witness);
   if (last) WRITE_ONCE(state->mixed_ns, now_ns);
 }
 
@@ -170,7 +187,7 @@ HR_INLINE void hr_note_wait(__u32 config_id, __u32 backend_id, __u32 client, __u
 
   if (state && !wait)
     __sync_val_compare_and_swap(&state->wait_since, 0, HR_WAIT(now_ns, client) | HR_WAIT_UNPROVED);
-  else if (state && HR_WAIT_CLIENT(wait) != client && hr_has_one_witness(wait, READ_ONCE(state->attested_since)))
+  else if (state && !hr_is_same_witness(wait, client) && hr_has_one_witness(wait, READ_ONCE(state->attested_since)))
     WRITE_ONCE(state->attested_since, HR_WAIT(now_ns, client));
   else if (state && (wait & HR_WAIT_UNPROVED) && now_ns > wait + HR_ALL_SILENT_NS)
     hr_prove_if_all_are_silent(config_id, backend_id, wait);
@@ -197,7 +214,7 @@ HR_GLOBAL int hr_prove(__u32 backend_id, __u64 proved, __u32 alone) {
     if (__sync_val_compare_and_swap(&state->wait_since, wait, proved) != wait) return 0;
     wait = proved;
   }
-  if (HR_WAIT_CLIENT(wait) == client
+  if (hr_is_same_witness(wait, client)
           ? alone && !hr_second_wait(wait, second)
           : hr_has_one_witness(wait, second) || (HR_WAIT_CLIENT(second) == client && proved < second))
     WRITE_ONCE(state->attested_since, proved);
@@ -262,6 +279,7 @@ HR_GLOBAL int hr_note_owed(__u32 config_id, __u32 backend_id, __u64 wait, __u64 
       (HR_WAIT_CLIENT(known) == HR_WAIT_CLIENT(wait) && !(wait & HR_WAIT_UNPROVED)))
     __sync_val_compare_and_swap(&state->wait_since, known, wait);
   else if (!(wait & HR_WAIT_UNPROVED) &&
+           (!hr_is_same_witness(known, wait) || hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns)) &&
            (hr_has_one_witness(known, second) || HR_WAIT_CLIENT(second) == HR_WAIT_CLIENT(wait)))
     WRITE_ONCE(state->attested_since, wait);
   return since + down_ns <= now_ns;
@@ -314,7 +332,8 @@ HR_GLOBAL int hr_end_pause(__u32 backend_id, __u64 wait, __u64 since, __u64 now_
 #define HR_AVERAGE_LASTS_NS 5000000000ull
 
 /*
- * Any datagram to a client of ours is a sign of life: the backend is not silent. Returns 1 where it ends a pause, a
+ * A datagram that names a request which the backend was sent (of a service without requests: a flow) and that the
+ * kernel will deliver is a sign of life: the backend is not silent. Returns 1 where it ends a pause, a
  * silence that counts for this client and is longer than suspect_min. That measure does not depend on what was learned:
  * a timeout that has become too long must not hide the pauses that would make it longer.
  */

@@ -11,6 +11,7 @@
 #include "bpf/proxy/asking.bpf.h"
 #include "bpf/proxy/direct.bpf.h"
 #include "bpf/proxy/flow.bpf.h"
+#include "bpf/proxy/forged.bpf.h"
 #include "bpf/proxy/icmp.bpf.h"
 #include "bpf/proxy/rewrite.bpf.h"
 #include "bpf/proxy/segment.bpf.h"
@@ -23,9 +24,7 @@
 
 #define HR_GOES_ON 100 /* no verdict of the kernel's: the rewritten packet goes on where it came in */
 
-#define HR_VLAN_ID 0x0fff  /* of the tag control information, IEEE 802.1Q */
-#define HR_IPV4_PROTOCOL 9 /* offsets of the protocol in an IP header */
-#define HR_IPV6_NEXT_HEADER 6
+#define HR_IPV4_PROTOCOL 9 /* offset of the protocol in an IPv4 header */
 
 /* In the VIP's name to the client; consumes the packet, unless it stays where it came in. */
 HR_INLINE int hr_deliver(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_service_config *config,
@@ -144,15 +143,29 @@ HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *
   return hr_udp_socket(skb, &ends) != HR_UDP_CONNECTED;
 }
 
-/* A datagram that no request can be named by: its sender lives. A flow's former backend is out of the client's
- * conversation. */
-HR_INLINE struct hr_answer hr_judge_unpaired(const struct hr_packet *packet, const struct hr_reply *reply) {
+/*
+ * Is no request of this service tracked? Then the answer to one that was forwarded is all that makes a backend healthy
+ * again, and no silence is judged that it could end.
+ */
+HR_INLINE int hr_tracks_nothing(const struct hr_reply *reply) {
+  struct hr_service_policy *policy = hr_policy_of(reply->service_id);
+
+  return reply->config->attempts < 2 || (policy && READ_ONCE(policy->switches) & HR_SWITCH_BYPASS);
+}
+
+/* A datagram that no request can be named by: a backend that was sent datagrams of the flow lives. A flow's former
+ * backend is out of the client's conversation. */
+HR_INLINE struct hr_answer hr_judge_unpaired(struct __sk_buff *skb, struct hr_packet *packet,
+                                             const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_flow_key key;
   struct hr_flow *flow;
 
-  hr_note_untracked(reply);
   if (reply->config->profile.reply_correlation.pairing != HR_PAIR_FLOW) return answer;
+  /* Where nothing waits a sum over each datagram of an upload would be for nothing. */
+  if (reply->flow && (!READ_ONCE(reply->backend_state->wait_since) || hr_fate(skb, packet) == HR_FATE_SURE))
+    hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, HR_NO_CLIENT,
+                   reply->now_ns, reply->now_ns);
   hr_flow_key_of(&key, &packet->destination, packet->destination_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION,
                  reply->service_id);
   flow = hr_flow_look_up(&key);
@@ -177,7 +190,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_request_key key = {};
   struct hr_request *request;
-  __u32 late;
+  __u32 late, fate;
 
   if (packet->payload_bytes == sizeof(struct hr_self_test) && hr_has_tag(skb)) {
     hr_count(reply->service_stats, HR_SELF_TESTS_BACK);
@@ -190,11 +203,10 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     int verdict;
 
     if (!reply->known) return hr_pass_unknown();
-    verdict = hr_to_segments(skb, HR_MARK_SEGMENT_IN, skb->ifindex);
+    verdict = hr_to_segments(skb, HR_MARK_SEGMENT_IN, skb->ifindex, HR_NO_CLIENT);
     if (verdict >= 0) return verdict;
     hr_reason(reply->service_stats, HR_REASON_MERGED);
     if (hr_tracing()) hr_locate(skb, reply->config_id, payload.offset, payload.bytes, 1);
-    hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
   key.client = packet->destination;
@@ -206,23 +218,21 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     if (!reply->known) return hr_pass_unknown();
     if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
     if (hr_is_unpaired(&profile->reply_correlation)) {
-      answer = hr_judge_unpaired(packet, reply);
+      answer = hr_judge_unpaired(skb, packet, reply);
       return hr_act(skb, packet, &answer, reply);
     }
     hr_reason(reply->service_stats, HR_REASON_NOT_A_REPLY);
-    /* It names no request, so it makes no backend healthy; but its sender is not silent. */
-    hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
     return hr_act(skb, packet, &answer, reply);
   }
-  request = hr_find_request(&key, &reply->reference);
-  late = request
+  fate = hr_fate(skb, packet);
+  request = fate == HR_FATE_OPEN ? 0 : hr_find_request(&key, &reply->reference);
+  late = request || fate != HR_FATE_SURE
              ? HR_LATE_UNKNOWN
              : hr_late(&key, reply, hr_is_nack(skb, payload, reply->config, reply->config_id) ? HR_LATE_IS_NACK : 0);
   if (!reply->known && !late && !(request && (HR_SENT_MASK(request->masks) & (1u << reply->index))))
     return hr_pass_unknown();
-  if (request && HR_WORD_STATE(READ_ONCE(request->word)) == HR_STATE_PENDING && hr_udp_checksum_is_wrong(skb, packet)) {
-    /* The client's stack would drop it, and nobody would answer. It was changed on its way, so it tells nothing of its
-     * sender. */
+  if (request && fate == HR_FATE_REFUSED) {
+    /* The client would have no answer. It was changed on its way, so it tells nothing of its sender. */
     answer.verdict = HR_VERDICT_DROP;
     answer.reason = HR_REASON_BAD_CHECKSUM;
   } else if (request) {
@@ -231,12 +241,14 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     hr_reason(reply->service_stats, HR_REASON_DIRECT);
     return TC_ACT_UNSPEC;
   } else if (late) {
-    reply->way = late >> 8;
+    reply->way = (__u8)(late >> 8);
     answer = hr_answer_late(late, reply);
     /* It was asked long ago, so it does not make its backend healthy: others may queue behind it. */
-    hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
-  } else if (reply->untracked) {
-    hr_note_untracked(reply);
+    if (late & HR_LATE_FRESH)
+      hr_note_life(reply->config, reply->backend_state, reply->backend_id, HR_NO_CLIENT, reply->now_ns);
+  } else if (reply->untracked && fate == HR_FATE_SURE && hr_tracks_nothing(reply)) {
+    hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, HR_NO_CLIENT,
+                   reply->now_ns, reply->now_ns);
   }
   return hr_act(skb, packet, &answer, reply);
 }
@@ -464,7 +476,10 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
     return TC_ACT_SHOT;
   }
   hr_count(reply->service_stats, HR_ICMP_TRANSLATED);
-  if (error.stays) return TC_ACT_UNSPEC;
+  if (error.stays) { /* it quotes a packet to a VIP by now, rightly, and still may not come from one */
+    vip = packet->source;
+    return bpf_map_lookup_elem(&vip_addresses, &vip) ? TC_ACT_UNSPEC : HR_GOES_ON;
+  }
   verdict = hr_give_to_client(skb);
   return verdict < 0 ? TC_ACT_SHOT : verdict;
 }
@@ -493,15 +508,11 @@ HR_INLINE int hr_handle_later_fragment(struct __sk_buff *skb, struct hr_packet *
 }
 
 /*
- * What is not the proxy's goes on as it came. But a VIP is an address of this host alone, and the kernel's own check of
- * sources (rp_filter) is off on many hosts, so nothing may come from outside in a VIP's name: a client would take it
- * for its answer. Only what the proxy itself gives to this uplink may.
+ * What is not the proxy's goes on as it came, but nothing in a VIP's name: only what the proxy itself gives to this
+ * interface. The kernel's own errors come by lo.
  */
-HR_INLINE int hr_pass_foreign(struct __sk_buff *skb, const struct hr_packet *packet) {
-  struct hr_address source = packet->source;
-
-  if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_forget(packet);
-  if (!bpf_map_lookup_elem(&vip_addresses, &source) || !hr_let_in(skb)) return TC_ACT_UNSPEC;
+HR_INLINE int hr_pass_foreign(struct __sk_buff *skb) {
+  if (!hr_bears_vip(skb, skb->ifindex != HR_LOOPBACK_IFINDEX) || !hr_let_in(skb)) return TC_ACT_UNSPEC;
   hr_host_reason(HR_REASON_FORGED_VIP);
   return TC_ACT_SHOT;
 }
@@ -566,16 +577,17 @@ SEC("tc")
 int hr_reply(struct __sk_buff *skb) {
   struct hr_packet packet = {};
   struct hr_reply reply = {};
-  int verdict;
+  int verdict = TC_ACT_UNSPEC;
 
-  if (skb->ifindex == HR_LOOPBACK_IFINDEX && !hr_is_for_us(skb)) return TC_ACT_UNSPEC;
   /* Another VLAN's frame, its tag taken off by the device, is not this interface's. VLAN 0 is a priority, no VLAN. */
   if (skb->vlan_present && (skb->vlan_tci & HR_VLAN_ID)) return TC_ACT_UNSPEC;
-  if (hr_parse(skb, &packet)) return TC_ACT_UNSPEC;
-  verdict = packet.fragment == HR_LATER_FRAGMENT ? hr_handle_later_fragment(skb, &packet)
-                                                 : hr_handle_layer4(skb, &packet, &reply);
-  if (verdict == HR_GOES_ON) return TC_ACT_UNSPEC;
-  return verdict == TC_ACT_UNSPEC ? hr_pass_foreign(skb, &packet) : verdict;
+  if ((skb->ifindex != HR_LOOPBACK_IFINDEX || hr_is_for_us(skb)) && !hr_parse(skb, &packet)) {
+    verdict = packet.fragment == HR_LATER_FRAGMENT ? hr_handle_later_fragment(skb, &packet)
+                                                   : hr_handle_layer4(skb, &packet, &reply);
+    if (verdict == HR_GOES_ON) return TC_ACT_UNSPEC;
+    if (verdict == TC_ACT_UNSPEC && packet.fragment == HR_FIRST_FRAGMENT) hr_fragment_forget(&packet);
+  }
+  return verdict == TC_ACT_UNSPEC ? hr_pass_foreign(skb) : verdict;
 }
 
 char hr_license[] SEC("license") = "Dual BSD/GPL";

@@ -18,13 +18,16 @@
 struct hr_segment_note {
   union {
     __u8 destination[ETH_ALEN]; /* HR_MARK_SEGMENT_IN */
-    __u32 mark;                 /* HR_MARK_SEGMENT_OUT */
+    struct {                    /* HR_MARK_SEGMENT_OUT */
+      __u32 mark;
+      __u16 client;
+    };
   };
 };
 
-/* The packet at this interface to the clock's link; -1: it stays as it is. A global function: it has a frame of its
- * own. */
-HR_GLOBAL int hr_to_segments(struct __sk_buff *skb, __u32 kind, __u32 ifindex) {
+/* The packet, of `client`, at this interface to the clock's link; -1: it stays as it is. A global function: it has a
+ * frame of its own. */
+HR_GLOBAL int hr_to_segments(struct __sk_buff *skb, __u32 kind, __u32 ifindex, __u32 client) {
   struct hr_segment_note note = {};
 
   if (HR_MARK_KIND(ifindex)) return -1;
@@ -32,6 +35,7 @@ HR_GLOBAL int hr_to_segments(struct __sk_buff *skb, __u32 kind, __u32 ifindex) {
     if (bpf_skb_load_bytes(skb, 0, note.destination, ETH_ALEN)) return -1;
   } else {
     note.mark = skb->mark;
+    note.client = client;
   }
   if (bpf_skb_store_bytes(skb, ETH_ALEN, &note, ETH_ALEN, 0) || hr_put_tag(skb)) return -1;
   skb->mark = kind | HR_MARK_VALUE(ifindex);
@@ -49,6 +53,7 @@ HR_GLOBAL int hr_return_segment(struct __sk_buff *skb, __u32 mark) {
   if (!skb->gso_size && !bpf_skb_load_bytes(skb, ETH_ALEN, &note, ETH_ALEN) &&
       !bpf_skb_store_bytes(skb, 0, &note, ETH_ALEN, 0)) {
     skb->mark = inwards ? 0 : note.mark;
+    skb->tc_index = inwards ? 0 : note.client;
     return bpf_redirect(HR_MARK_VALUE(mark), inwards ? BPF_F_INGRESS : 0);
   }
   hr_host_reason(HR_REASON_SEND_FAILED);

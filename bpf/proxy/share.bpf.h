@@ -12,19 +12,47 @@
 #include "bpf/net/parse.bpf.h"
 #include "bpf/proxy/config.bpf.h"
 #include "bpf/proxy/stats.bpf.h"
-
-/* A request's client: its sender, as far as this host can tell, and the service. Clients may share a place by chance.
- */
-HR_INLINE __u32 hr_client_of(struct __sk_buff *skb, const struct hr_packet *packet, __u32 service_id) {
-  __u64 hash = load_config.hash_seed ^ bpf_get_socket_uid(skb) ^ (__u64)service_id << 32;
-
-  hash = (hash ^ packet->source.halves[0]) * 0xbf58476d1ce4e5b9ull; /* as hr_key_hash() */
-  hash ^= hash >> 29;
-  hash = (hash ^ packet->source.halves[1]) * 0xbf58476d1ce4e5b9ull;
-  return hash >> (64 - HR_CLIENT_BITS); /* the product's high bits depend on all of an address */
-}
+#include "bpf/proxy/way.bpf.h"
 
 HR_INLINE struct hr_client *hr_client_at(__u32 client) { return bpf_map_lookup_elem(&clients, &client); }
+
+enum hr_sender { HR_SENDER_USER = 1, HR_SENDER_KERNEL = 2, HR_SENDER_INTERFACE = 3 };
+
+HR_INLINE __u64 hr_mix_client(__u64 hash, __u64 value) {
+  hash = (hash ^ value) * 0xbf58476d1ce4e5b9ull; /* as hr_key_hash() */
+  return hash ^ hash >> 29;
+}
+
+/*
+ * The client of a packet to a service (docs/adr/0058): a place in `clients`, which clients may share by chance. What a
+ * socket of this host sends is its user's, whatever address it has bound; the kernel's own packets are no user's. What
+ * is forwarded, and what a child of an uplink sends, is of the interface that it came in by and of its source, of which
+ * in IPv6 a host has a whole /64. The user or the interface is the client's witness (health.bpf.h). Segments have lost
+ * their socket, and bring their client along (segment.bpf.h).
+ */
+HR_GLOBAL __u32 hr_client_of(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id) {
+  __u64 sender = HR_SENDER_KERNEL, source = 0, hash;
+  struct hr_client *client;
+  struct bpf_sock *socket;
+  __u32 index, witness;
+
+  if (!packet) return 0;
+  if (skb->ingress_ifindex == load_config.clock_in_ifindex) return skb->tc_index & (HR_CLIENTS - 1);
+  if (skb->ingress_ifindex || packet->way == HR_WAY_STRANGER) {
+    sender = HR_SENDER_INTERFACE | (__u64)(skb->ingress_ifindex ? skb->ingress_ifindex : skb->ifindex) << 2;
+    source = packet->version == 4 ? packet->source.halves[1] : packet->source.halves[0];
+  } else {
+    socket = skb->sk;
+    if (socket && bpf_sk_fullsock(socket)) sender = HR_SENDER_USER | (__u64)bpf_get_socket_uid(skb) << 2;
+  }
+  hash = hr_mix_client(load_config.hash_seed, sender);
+  witness = (__u32)(hash >> 32) | 1; /* 0 is none */
+  hash = hr_mix_client(hash ^ service_id, source) * 0x94d049bb133111ebull;
+  index = hash >> (64 - HR_CLIENT_BITS); /* a product's high bits depend on all of its factor */
+  client = hr_client_at(index);
+  if (client && client->witness != witness) WRITE_ONCE(client->witness, witness);
+  return index;
+}
 
 HR_INLINE struct hr_service_state *hr_service_state_of(__u32 service_id) {
   return bpf_map_lookup_elem(&service_states, &service_id);

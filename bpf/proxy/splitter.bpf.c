@@ -343,7 +343,7 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   struct hr_flow_key key;
   struct hr_flow *connection;
   enum hr_flow_event event = HR_FLOW_PLAIN;
-  __u32 backend_id;
+  __u32 backend_id, client = hr_client_of(skb, packet, service_id);
   __u8 flags = 0;
 
   hr_count(service_stats, HR_TCP_PACKETS);
@@ -354,24 +354,22 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   connection = hr_flow_find(&key, HR_FLOW_TCP_NS, now_ns);
   if (connection && event != HR_FLOW_OPENING) {
     backend_id = connection->id;
-    connection->seen_ns = now_ns;
-    if (event == HR_FLOW_CLOSING) connection->closing = 1;
   } else {
-    __u32 client = hr_client_of(skb, packet, service_id), held = hr_unanswered_place(config, connection, now_ns);
+    __u32 held = hr_unanswered_place(config, connection, now_ns);
 
     if (connection && connection->syn_ns && now_ns < connection->syn_ns + HR_SYN_ANSWERED_NS)
       backend_id = connection->id; /* the network, or a hasty client, has sent it twice */
     else
       backend_id =
           hr_backend_id(config, hr_place_of_connection(config_id | HR_OF_TCP, config, policy, held, client, now_ns));
-    hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
-                 event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
-    if (event == HR_FLOW_OPENING) hr_note_syn(&key, config_id, backend_id, client, now_ns);
   }
+  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
+               event | HR_FLOW_BY(packet->way), client, now_ns);
+  if (event == HR_FLOW_OPENING) hr_note_syn(&key, config_id, backend_id, client, now_ns);
   if (READ_ONCE(policy->unrouted) && hr_is_unrouted(backend_id, now_ns))
     return hr_say_unrouted(skb, packet, service_stats, event == HR_FLOW_OPENING);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
-               event | HR_FLOW_BY(packet->way), HR_NO_CLIENT, now_ns);
+               event | HR_FLOW_BY(packet->way), client, now_ns);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
   return hr_send_to_backend(skb, packet, backend_id, service_stats);
 }
@@ -502,7 +500,8 @@ int hr_splitter(struct __sk_buff *skb) {
   /* They come back without their socket, for which a bound one's answers would be assigned to nothing. */
   if (skb->gso_size && (packet.way == HR_WAY_PROXY || hr_is_routed_here(skb, &packet)) &&
       hr_untrackable(skb, &packet, config, policy) == HR_REASON_GSO) {
-    int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, skb->ifindex);
+    int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, skb->ifindex,
+                                 hr_client_of(skb, &packet, HR_CONFIG_SERVICE(config_id)));
 
     if (verdict >= 0) return verdict;
   }

@@ -2,11 +2,8 @@
 //
 // SPLITTER, who may use a VIP: sockets of this host always, and what this host forwards from the networks that the
 // service lists.
-#include <cstring>
-
 #include "absl/strings/str_cat.h"
 #include "bpf/tests/kernel_fixture.h"
-#include "net/networks.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -16,22 +13,8 @@ using ::testing::Pair;
 
 constexpr RunContext kForwarded = {.ingress_ifindex = 1};
 
-hr_network NetworkOf(const char *text) {
-  const net::Network network = *net::Network::Parse(text);
-  hr_network listed{};
-  memcpy(&listed.address, network.address.mapped().data(), sizeof(listed.address));
-  memcpy(&listed.mask, network.mask().data(), sizeof(listed.mask));
-  return listed;
-}
-
 class ClientsTest : public PacketTest {
  protected:
-  void List(uint32_t service, const std::vector<const char *> &networks) {
-    volatile hr_service_config &config = ServiceConfig(service);
-    for (size_t i = 0; i < networks.size(); ++i)
-      const_cast<hr_service_config &>(config).clients[i] = NetworkOf(networks[i]);
-    config.client_networks = static_cast<uint32_t>(networks.size());
-  }
   void ExpectDropped(const Bytes &packet, const std::string &reason = "dns4:not_a_client") {
     const RunResult run = Split(packet, kForwarded);
     EXPECT_EQ(run.verdict, kDropped);

@@ -18,10 +18,12 @@ class ConnectTest : public PacketTest {
  protected:
   void SetUp() override {
     PacketTest::SetUp();
-    if (!IsSkipped() && !HasFatalFailure()) ServiceConfig(kDns4Service).election_timeout_ns = kElection;
+    if (IsSkipped() || HasFatalFailure()) return;
+    ServiceConfig(kDns4Service).election_timeout_ns = kElection;
+    List(kDns4Service, {"10.77.0.0/16"});
   }
   std::string Send(uint16_t port, uint8_t flags = kTcpSyn, const char *client = kClient4) {
-    return Read(Split(PacketBuilder(client, kDns4).Tcp(port, kDnsPort, flags).Build()).packet).destination;
+    return Read(SplitOf(client, PacketBuilder(client, kDns4).Tcp(port, kDnsPort, flags).Build()).packet).destination;
   }
   RunResult From(const char *backend, uint16_t port, uint8_t flags, const char *client = kClient4) {
     return Reply(PacketBuilder(backend, client).Tcp(53, port, flags).Build());

@@ -19,11 +19,13 @@ class HealthTest : public PacketTest {
  protected:
   void SetUp() override {
     PacketTest::SetUp();
+    List(kDns4Service, {"10.77.0.0/16"});
     ServiceConfig(kDns4Service).suspect_min_ns = 5 * kMillisecond;
     ServiceConfig(kDns4Service).election_timeout_ns = kElection;
   }
   RunResult Ask(const std::string &client, uint16_t id) {
-    return Split(
+    return SplitOf(
+        client,
         PacketBuilder(client.c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
   }
   RunResult Answer(const std::string &client, uint16_t id, const char *backend) {
@@ -128,6 +130,31 @@ TEST_F(HealthTest, TwoClientsThatWaitInVainMakeABackendSuspectToAll) {
   Ask(third, 3);
   EXPECT_EQ(SentTo(third, 3), 0b10u);
   Clones(HR_MARK_SEND, 1);
+}
+
+// Addresses are no witnesses: a user binds as many as it likes, and so does a container behind its interface.
+TEST_F(HealthTest, TwoAddressesOfOneUserOrInterfaceAreOneWitness) {
+  const std::string honest = Other();
+  for (const int interface : {0, 77}) {
+    const auto ask = [&](const char *source, uint16_t id) {
+      Split(PacketBuilder(source, kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build(),
+            {.ingress_ifindex = interface});
+    };
+    ask("10.77.5.1", 1);
+    AnswerElsewhere("10.77.5.1", 1);
+    ask("10.77.5.2", 1);
+    Advance(kLimit + kMillisecond);
+    ask("10.77.5.2", 2);
+    Ask(honest, 1);
+    EXPECT_EQ(SentTo(honest, 1), 0b01u);
+    EXPECT_EQ(Health(), HR_HEALTHY);
+    Answer(honest, 1, kA4);
+    Answer("10.77.5.2", 1, kA4);
+    Answer("10.77.5.2", 2, kA4);
+    EndRetention(Find("10.77.5.1", 1));
+    VisitAll();
+  }
+  Copies(1);
 }
 
 // A send on another CPU may meet the answer that ends its silence, and note itself as a witness just behind it.

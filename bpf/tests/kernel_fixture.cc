@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bpf/tests/test_links.h"
+#include "net/networks.h"
 #include "proxy.skel.h"
 #include "proxy/data_plane/endpoint.h"
 #include "proxy/data_plane/names.h"
@@ -333,6 +334,32 @@ RunResult PacketTest::Split(const Bytes &packet, const RunContext &context) {
   if (at.ifindex == 0) at.ifindex = TestLinks::Get().proxy.ifindex;
   return Run(skeleton()->progs.hr_splitter, packet, at);
 }
+RunResult PacketTest::SplitOf(const std::string &client, const Bytes &packet) {
+  if (client == kClient4 || client == kClient6) return Split(packet);
+  return Split(packet, {.ingress_ifindex = 1000 + static_cast<int>(std::hash<std::string>()(client) % 1'000'000)});
+}
+void PacketTest::List(uint32_t service, const std::vector<const char *> &networks) {
+  auto &config = const_cast<hr_service_config &>(ServiceConfig(service));
+  for (size_t i = 0; i < networks.size(); ++i) {
+    const net::Network network = *net::Network::Parse(networks[i]);
+    memcpy(&config.clients[i].address, network.address.mapped().data(), sizeof(config.clients[i].address));
+    memcpy(&config.clients[i].mask, network.mask().data(), sizeof(config.clients[i].mask));
+  }
+  config.client_networks = static_cast<uint32_t>(networks.size());
+}
+void PacketTest::Silence(uint32_t backend, uint64_t ns) {
+  for (const uint32_t client : {1u, 2u}) {
+    hr_client witness{};
+    EXPECT_TRUE(LookUpElement(skeleton()->maps.clients, &client, &witness).ok());
+    witness.witness = client;
+    EXPECT_TRUE(UpdateElement(skeleton()->maps.clients, &client, &witness).ok());
+  }
+  BackendState(backend).wait_since = HR_WAIT(NowNs() - ns, 1);
+  BackendState(backend).attested_since = HR_WAIT(NowNs() - ns, 2);
+}
+RunResult PacketTest::Guard(const Bytes &packet, const RunContext &context) {
+  return Run(skeleton()->progs.hr_guard, packet, context);
+}
 RunResult PacketTest::Reply(const Bytes &packet, const RunContext &context) {
   RunContext at = context;
   if (at.ifindex == 0) at.ifindex = TestLinks::Get().uplink.ifindex;
@@ -426,17 +453,20 @@ bpf_map *PacketTest::FlowsOf(uint8_t protocol) {
 bool PacketTest::HasFlow(const char *client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id) {
   const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
   hr_flow flow{};
-  return LookUpElement(FlowsOf(protocol), &key, &flow).ok();
+  return LookUpElement(FlowsOf(protocol), &key, &flow).ok() ||
+         (protocol == IPPROTO_TCP && LookUpElement(skeleton()->maps.crowded_flows, &key, &flow).ok());
 }
 
 void PacketTest::AgeFlow(const char *client, uint16_t client_port, uint8_t protocol, hr_flow_kind kind, uint16_t id,
                          uint64_t age_ns) {
   const hr_flow_key key = FlowKey(client, client_port, protocol, kind, id);
   hr_flow flow{};
-  ASSERT_TRUE(LookUpElement(FlowsOf(protocol), &key, &flow).ok());
+  bpf_map *map = FlowsOf(protocol);
+  if (!LookUpElement(map, &key, &flow).ok()) map = skeleton()->maps.crowded_flows;
+  ASSERT_TRUE(LookUpElement(map, &key, &flow).ok());
   if (NowNs() <= age_ns) Advance(age_ns);  // the machine has just booted
   flow.seen_ns = NowNs() - age_ns;
-  ASSERT_TRUE(UpdateElement(FlowsOf(protocol), &key, &flow).ok());
+  ASSERT_TRUE(UpdateElement(map, &key, &flow).ok());
 }
 
 std::vector<Captured> PacketTest::Clones(uint32_t kind, size_t expected) { return ClonesOf({kind}, expected); }

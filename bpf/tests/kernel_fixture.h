@@ -144,6 +144,11 @@ class PacketTest : public ::testing::Test {
   void Start(const DataPlaneSpec &spec);
 
   RunResult Split(const Bytes &packet, const RunContext &context = {});
+  // A packet of this client: of a socket here where it is kClient4 or kClient6, else through an interface that is this
+  // client's alone, whose network the service lists.
+  RunResult SplitOf(const std::string &client, const Bytes &packet);
+  void List(uint32_t service, const std::vector<const char *> &networks);
+  RunResult Guard(const Bytes &packet, const RunContext &context);
   RunResult Reply(const Bytes &packet, const RunContext &context = {});
   RunResult OwnError(const Bytes &packet);
   RunResult Sink(const Bytes &packet);
@@ -178,11 +183,8 @@ class PacketTest : public ::testing::Test {
   volatile hr_backend_state &BackendState(uint32_t id) { return *loaded_->backend_states.At<hr_backend_state>(id); }
   volatile hr_backend_load &BackendLoad(uint32_t id) { return *loaded_->backend_loads.At<hr_backend_load>(id); }
   volatile hr_backend_tuning &BackendTuning(uint32_t id) { return *loaded_->tuning.At<hr_backend_tuning>(id); }
-  // Two clients wait in vain for an answer of the backend since `ns` ago.
-  void Silence(uint32_t backend, uint64_t ns) {
-    BackendState(backend).wait_since = HR_WAIT(NowNs() - ns, 1);
-    BackendState(backend).attested_since = HR_WAIT(NowNs() - ns, 2);
-  }
+  // Two clients of two users wait in vain for an answer of the backend since `ns` ago.
+  void Silence(uint32_t backend, uint64_t ns);
   volatile hr_service_state &ServiceState(uint32_t id) { return *loaded_->service_states.At<hr_service_state>(id); }
   // The published configuration of a service, which tests change between two packets.
   volatile hr_service_config &ServiceConfig(uint32_t id) {

@@ -19,6 +19,10 @@ using ::testing::Pair;
 
 class ShareTest : public PacketTest {
  protected:
+  void SetUp() override {
+    PacketTest::SetUp();
+    for (const uint32_t service : {kDns4Service, kRaw4Service}) List(service, {"10.0.0.0/8"});
+  }
   // 8 services share 128 parked copies.
   static constexpr uint32_t kCopies = 128;
   static constexpr uint32_t kClientCopies = kCopies / HR_CLIENT_PARTS + 1, kServiceCopies = kCopies / 4 / 8;
@@ -29,7 +33,7 @@ class ShareTest : public PacketTest {
   }
   // A request to dns4; why it was forwarded, "" where it is tracked.
   std::string WhyForwarded(const std::string &client, uint16_t id, const char *vip = kDns4) {
-    const Changes changes = Split(Ask(client, vip, id)).changes;
+    const Changes changes = SplitOf(client, Ask(client, vip, id)).changes;
     for (const auto &[name, count] : changes)
       if (const size_t colon = name.find(':'); colon != std::string::npos) return name.substr(colon + 1);
     return "";
@@ -75,6 +79,60 @@ TEST_F(ShareTest, AClientThatFloodsLeavesHalfOfTheTableToOthers) {
   EXPECT_EQ(WhyForwarded(kClient4, 301), "");
 }
 
+// Who a client is: a user may bind any address (IP_FREEBIND), a host has a whole /64, and what is masqueraded bears an
+// address of this host.
+TEST_F(ShareTest, AUserIsOneClientAndSoIsASourceBehindAnInterface) {
+  List(kDns6Service, {"fd00::/8"});
+  uint16_t id = 0;
+  const auto client4 = [&](const char *source, int interface) {
+    Split(Ask(source, kDns4, ++id), {.ingress_ifindex = interface});
+    return uint32_t{Request(Find(source, id)).client};
+  };
+  const auto client6 = [&](const char *source, int interface) {
+    Split(PacketBuilder(source, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(++id, "www.example.org")).Build(),
+          {.ingress_ifindex = interface});
+    return uint32_t{Request(FindRequest(kDns6Service, source, kClientPort,
+                                        {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id)}))
+                        .client};
+  };
+  ASSERT_TRUE(plane().config().SetOwnAddresses({kClient4}).ok());
+  const uint32_t user = client4(kClient4, 0), hidden = client4(kClient4, 77), container = client4("10.78.0.2", 77);
+  EXPECT_EQ(client4("10.77.9.9", 0), user);
+  EXPECT_NE(hidden, user) << "a masqueraded network";
+  EXPECT_NE(container, hidden);
+  EXPECT_NE(client4("10.78.0.3", 77), container);
+  EXPECT_NE(client4("10.78.0.2", 78), container) << "another interface";
+  const uint32_t host6 = client6("fd78::1", 77);
+  EXPECT_EQ(client6("fd78::dead:beef", 77), host6);
+  EXPECT_NE(client6("fd78:0:0:1::1", 77), host6);
+  EXPECT_EQ(client6("fd55::1", 0), client6("fd99:7::2", 0));
+  ASSERT_TRUE(plane().config().SetOwnAddresses({}).ok());
+}
+
+// A user who opens and closes connections without end, or leaves them open, breaks no connection of another client.
+TEST_F(ShareTest, AClientsConnectionsMakeOnlyItsLikeBeForgotten) {
+  constexpr uint32_t kConnections = 1024;  // of the fixture
+  const auto send = [this](const std::string &client, uint16_t port, uint8_t flags) {
+    SplitOf(client, PacketBuilder(client.c_str(), kDns4).Tcp(port, kDnsPort, flags).Build());
+  };
+  ASSERT_EQ(WhyForwarded(kClient4, 1), "");
+  const std::string other = Stranger(kClient4);
+  send(other, kClientPort, kTcpSyn);
+  for (const bool closes : {true, false}) {
+    for (uint16_t port = 10'000; port < 10'000 + 4 * kConnections; ++port) {
+      send(kClient4, port, kTcpSyn);
+      if (closes) send(kClient4, port, 0x11);
+    }
+    EXPECT_EQ(Reply(PacketBuilder(kA4, other.c_str()).Tcp(53, kClientPort, kTcpAck).Build()).verdict, kRedirected)
+        << "an idle connection";
+    EXPECT_LE(Count(skeleton()->maps.connections), kConnections / HR_FLOW_PARTS + 8);
+  }
+  const uint16_t last = 10'000 + 4 * kConnections - 1;
+  const std::string to =
+      Read(Split(PacketBuilder(kClient4, kDns4).Tcp(last, kDnsPort, kTcpAck).Build()).packet).destination;
+  EXPECT_EQ(Reply(PacketBuilder(to, kClient4).Tcp(53, last, kTcpAck).Build()).verdict, kRedirected) << "its own, too";
+}
+
 TEST_F(ShareTest, AServiceThatIsFloodedByManyLeavesAQuarterToOthers) {
   uint16_t tracked = 0;
   for (uint16_t i = 0; i < 250 && tracked < kCopies / 4 * 3; ++i)
@@ -98,7 +156,7 @@ TEST_F(ShareTest, AClientThatMakesEverNewFlowsMakesOnlyItsLikeBeForgotten) {
           NowNs() % (1ull << HR_FLOW_TICK_SHIFT));  // a client's part is counted anew in each tick
   ASSERT_EQ(WhyForwarded(kClient4, 1), "");
   const std::string other = Stranger(kClient4);
-  Split(from_port(other, kClientPort));
+  SplitOf(other, from_port(other, kClientPort));
   ASSERT_TRUE(known(other, kClientPort));
   for (uint16_t port = 10'000; port < 10'000 + 4 * kFlows; ++port) Split(from_port(kClient4, port));
   EXPECT_TRUE(known(other, kClientPort));
@@ -119,10 +177,10 @@ TEST_F(ShareTest, AClientThatMakesEverNewFlowsMakesOnlyItsLikeBeForgotten) {
 
 // The control: as many flows of as many clients, none of which makes more than its part.
 TEST_F(ShareTest, FlowsOfManyClientsMakeTheOldestBeForgotten) {
-  const auto from = [](const std::string &client) { return Ask(client, kDns4, 1); };
-  Split(from("10.77.3.1"));
+  const auto ask = [this](const std::string &client) { SplitOf(client, Ask(client, kDns4, 1)); };
+  ask("10.77.3.1");
   ASSERT_TRUE(HasFlow("10.77.3.1", kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A));
-  for (int i = 0; i < 4096; ++i) Split(from("10.78." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1)));
+  for (int i = 0; i < 4096; ++i) ask("10.78." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1));
   EXPECT_FALSE(HasFlow("10.77.3.1", kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A));
 }
 

@@ -112,9 +112,11 @@ TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
   spec.max_parked = 32;
   Start(spec);
   // Each request is another client's, since one client's share is smaller.
+  List(kDns4Service, {"10.77.0.0/16"});
   const auto client = [](uint16_t id) { return "10.77.1." + std::to_string(id); };
   const auto ask = [&](uint16_t id) {
-    return Split(
+    return SplitOf(
+        client(id),
         PacketBuilder(client(id).c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
   };
   const auto find = [&](uint16_t id) {

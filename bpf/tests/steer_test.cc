@@ -222,13 +222,13 @@ TEST_F(SteerTest, AStandbyThatServesIsMeasured) {
 // ---- Signs of life
 // --------------------------------------------------------------------------------------------------
 
-TEST_F(SteerTest, WhatNamesNoRequestEndsTheSilenceAndHealsNobody) {
+TEST_F(SteerTest, WhatNamesNoRequestEndsNoSilenceAndHealsNobody) {
   Silence(kDns4A, 39 * kSecond);
   Ask(1);
   Bytes query(DnsQuery(1, "www.example.org"));  // QR is not set: no reply
   const RunResult run = Reply(PacketBuilder(kA4, kClient4).Udp(kDnsPort, kClientPort, query).Build());
   EXPECT_THAT(run.changes, Contains(Pair("dns4:not_a_reply", 1)));
-  EXPECT_EQ(BackendState(kDns4A).wait_since, 0u) << "who speaks is not silent";
+  EXPECT_NE(BackendState(kDns4A).wait_since, 0u) << "any other host could have sent it";
   MakeDown(kDns4A);
   Reply(PacketBuilder(kA4, kClient4).Udp(kDnsPort, kClientPort, query).Build());
   EXPECT_EQ(BackendState(kDns4A).health, HR_DOWN);
@@ -325,7 +325,7 @@ TEST_F(SteerTest, UntrackedRequestsProbeALeaderThatIsDownToo) {
   Clones(HR_MARK_SEND, 0);
 }
 
-TEST_F(SteerTest, AnAnswerToAnUntrackedRequestIsASignOfLifeToo) {
+TEST_F(SteerTest, WhereNothingIsTrackedAnAnswerToAForwardedRequestHeals) {
   ASSERT_TRUE(plane().policy().SetBypass("raw4", true).ok());
   MakeDown(kRaw4A);
   BackendState(kRaw4A).wait_since = 1;

@@ -11,6 +11,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/test_links.h"
 #include "net/unique_fd.h"
 
 namespace hedgerow::packets {
@@ -29,6 +30,24 @@ class StrangersTest : public PacketTest {
     EXPECT_EQ(run.packet, packet);
     EXPECT_EQ(run.changes, changes);
   }
+  // Tags of VLAN 0 behind the first, which the device has taken off.
+  static Bytes Tagged(Bytes frame, size_t tags) {
+    for (size_t i = 0; i < tags; ++i) frame.insert(frame.begin() + 12, {0x81, 0x00, 0x00, 0x00});
+    return frame;
+  }
+  // An ICMP error that quotes a client's request to a VIP.
+  static Bytes Refusal(const char *from, uint8_t type, uint8_t code) {
+    const bool ipv6 = std::string_view(from).find(':') != std::string_view::npos;
+    const Bytes asked = PacketBuilder(ipv6 ? kClient6 : kClient4, ipv6 ? kDns6 : kDns4)
+                            .Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org"))
+                            .Build();
+    return PacketBuilder(from, ipv6 ? kClient6 : kClient4).IcmpError(type, code, Layer3(asked)).Build();
+  }
+  const Bytes segment_of_others_ = PacketBuilder("192.0.2.1", kClient4).Udp(53, kClientPort, Text("x")).Build();
+  static Bytes AsFragment(Bytes frame) {
+    frame[kEthernetBytes + 6] = 0x20;
+    return frame;
+  }
 };
 
 TEST_F(StrangersTest, NothingComesFromOutsideInAVipsName) {
@@ -43,6 +62,19 @@ TEST_F(StrangersTest, NothingComesFromOutsideInAVipsName) {
       {"later fragment",
        PacketBuilder(kDns4, kClient4).Udp(53, kClientPort, Pattern(3000, 1)).BuildFragments(1400, 7)[1]},
       {"IPv6", PacketBuilder(kDns6, kClient6).Udp(kDnsPort, kClientPort, Text("x")).Build()},
+      // What the parser refuses, and the kernel delivers.
+      {"IPv6, UDP length 0", PacketBuilder(kDns6, kClient6).Udp(kDnsPort, kClientPort, Text("x")).UdpLength(0).Build()},
+      {"priority tags", Tagged(PacketBuilder(kDns4, kClient4).Udp(kDnsPort, kClientPort, Text("x")).Build(), 2)},
+      {"IPv6, a priority tag", Tagged(PacketBuilder(kDns6, kClient6).Udp(53, kClientPort, Text("x")).Build(), 1)},
+      {"more tags than are read", Tagged(PacketBuilder(kDns4, kClient4).Udp(53, kClientPort, Text("x")).Build(), 9)},
+      // Errors about a packet to the VIP: none comes from a network that the packet was never in.
+      {"port unreachable", Refusal(kA4, 3, 3)},
+      {"redirect", Refusal("10.77.0.254", 5, 1)},
+      {"source quench", Refusal("10.77.0.254", 4, 0)},
+      {"IPv6 port unreachable", Refusal(kA6, 1, 4)},
+      {"IPv6 error of a type that is not known", Refusal(kA6, 100, 0)},
+      {"an error in fragments", AsFragment(Refusal(kA4, 3, 3))},
+      {"an error in a tag", Tagged(Refusal(kA4, 3, 3), 1)},
   };
   Split(DnsRequest4(1));
   for (const auto &[what, packet] : forged) {
@@ -53,6 +85,39 @@ TEST_F(StrangersTest, NothingComesFromOutsideInAVipsName) {
   }
   EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
   EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected) << "the true one";
+}
+
+// Another VLAN's frame, an echo reply, an error about another packet, or within the kernel: none is forged.
+TEST_F(StrangersTest, WhatBearsNoVipPassesEveryInterface) {
+  const Bytes error = PacketBuilder(kA4, kClient4).IcmpError(3, 3, Layer3(segment_of_others_)).Build();
+  Bytes other_vlan = Tagged(PacketBuilder(kDns4, kClient4).Udp(53, kClientPort, Text("x")).Build(), 1);
+  other_vlan[15] = 7;
+  for (const Bytes &packet : {error, other_vlan, PacketBuilder(kA4, kClient4).Echo(true, 1, Text("x")).Build(),
+                              Tagged(segment_of_others_, 2)}) {
+    ExpectUntouched(packet, {});
+    const RunResult run =
+        Guard(packet, {.ifindex = TestLinks::Get().uplink.ifindex, .ingress_ifindex = TestLinks::Get().uplink.ifindex});
+    EXPECT_EQ(run.verdict, kUntouched);
+    EXPECT_THAT(run.changes, IsEmpty());
+  }
+}
+
+// A container's interface, and a local user who binds a VIP (IP_FREEBIND), to what is behind that interface or on lo.
+TEST_F(StrangersTest, NeitherContainersNorLocalUsersSendInAVipsName) {
+  const int other = TestLinks::Get().uplink.ifindex;
+  const Bytes forged = PacketBuilder(kDns6, kClient6).Udp(kDnsPort, kClientPort, Text("x")).UdpLength(0).Build();
+  const Changes dropped = {{"host:forged_vip", 1}};
+  for (const auto &[packet, verdict] : {std::pair(forged, kDropped), std::pair(Refusal(kA6, 1, 4), kDropped)}) {
+    const RunResult comes_in = Guard(packet, {.ifindex = other, .ingress_ifindex = other});
+    EXPECT_EQ(comes_in.verdict, verdict);
+    EXPECT_EQ(comes_in.changes, dropped);
+  }
+  EXPECT_EQ(Guard(forged, {.ifindex = other}).verdict, kDropped) << "a local socket's";
+  EXPECT_EQ(Guard(forged, {.ifindex = other, .ingress_ifindex = 1234}).verdict, kUntouched)
+      << "an answer of the proxy's, on its way to a container";
+  EXPECT_EQ(Guard(Refusal(kA6, 1, 4), {.ifindex = other}).verdict, kUntouched) << "this host's own refusal";
+  EXPECT_EQ(Reply(forged, {.ifindex = net::kLoopbackIfindex}).verdict, kDropped);
+  EXPECT_EQ(Reply(Refusal(kA6, 1, 4), {.ifindex = net::kLoopbackIfindex}).verdict, kUntouched) << "likewise";
 }
 
 // RFC 5452 section 9.1: port and id are 32 bits that can be guessed, the question is compared too.
@@ -86,6 +151,8 @@ TEST_F(StrangersTest, ADnsAnswerWithoutAQuestionCanOnlyRefuse) {
   Split(DnsRequest4(7));
   EXPECT_EQ(Reply(bare(0)).verdict, kDropped);
   EXPECT_EQ(StateOf(FindDns(7)), HR_STATE_PENDING);
+  EXPECT_EQ(Reply(bare(3)).verdict, kDropped) << "that a name does not exist is an answer about a name";
+  EXPECT_EQ(StateOf(FindDns(7)), HR_STATE_PENDING);
   EXPECT_EQ(Reply(bare(1)).verdict, kRedirected) << "FORMERR";
 }
 
@@ -111,6 +178,84 @@ TEST_F(StrangersTest, ADamagedAnswerDoesNotWin) {
       VisitAll();
     }
   }
+}
+
+// The kernel checks an IPv4 header's sum, and refuses an IPv6 datagram without a checksum.
+TEST_F(StrangersTest, AnAnswerThatTheKernelRefusesDoesNotWin) {
+  const Bytes right4 = DnsReply4(1, kA4);
+  const Bytes payload6 = DnsAnswer(DnsQuery(1, "www.example.org"));
+  const auto answer6 = PacketBuilder(kA6, kClient6).Udp(kBackendDnsPort6, kClientPort, payload6);
+  Split(DnsRequest4(1));
+  Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build());
+  for (const auto &[at, bits] : {std::pair(1, 0x40), std::pair(10, 0xff), std::pair(8, 1)}) {
+    Bytes damaged = right4;
+    damaged[kEthernetBytes + static_cast<size_t>(at)] ^= static_cast<uint8_t>(bits);
+    const RunResult run = Reply(damaged);
+    EXPECT_EQ(run.verdict, kDropped);
+    EXPECT_EQ(run.changes, (Changes{{"dns4:bad_checksum", 1}}));
+  }
+  Bytes unchecked = answer6.Build();
+  unchecked[kEthernetBytes + 46] = unchecked[kEthernetBytes + 47] = 0;
+  EXPECT_EQ(Reply(unchecked).changes, (Changes{{"dns6:bad_checksum", 1}}));
+  EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
+  EXPECT_EQ(Reply(right4).verdict, kRedirected);
+  EXPECT_EQ(Reply(answer6.Build()).verdict, kRedirected);
+}
+
+// Whether a host takes IP options is its own matter: such an answer goes to the client and decides nothing.
+TEST_F(StrangersTest, AnAnswerWithIpOptionsPassesAndWinsNothing) {
+  Split(DnsRequest4(1));
+  BackendState(kDns4A).wait_since = HR_WAIT(NowNs(), 1);
+  const RunResult run = Reply(PacketBuilder(kA4, kClient4)
+                                  .Udp(53, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org")))
+                                  .Ipv4Options({131, 7, 4, 10, 77, 0, 1})
+                                  .Build());
+  EXPECT_NE(run.verdict, kDropped);
+  EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
+  EXPECT_NE(BackendState(kDns4A).wait_since, 0u);
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).changes.at("dns4.won_by_first"), 1);
+}
+
+// A dead leader is silent, whatever another host sends in its name that names no request which the leader was sent.
+TEST_F(StrangersTest, OnlyWhatNamesARequestOfTheBackendsIsASignOfLife) {
+  Split(DnsRequest4(1));
+  ASSERT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected);
+  Split(DnsRequest4(2));  // hedged, answered by both, and remembered
+  FireNow(FindDns(2));
+  for (const char *backend : {kA4, kB4}) Reply(DnsReply4(2, backend));
+  Clones(HR_MARK_HEDGE, 1);
+  Split(DnsRequest4(3));  // the leader is dead from here on
+  Bytes damaged = DnsReply4(3, kA4);
+  damaged.back() ^= 1;
+  const std::vector<std::pair<const char *, Bytes>> forged = {
+      {"bytes", PacketBuilder(kA4, kClient4).Udp(53, kClientPort, Text("abc")).Build()},
+      {"an id that nobody uses", DnsReply4(60000, kA4)},
+      {"a request's id, another question", DnsReply4(3, kA4, 0, "other.example.org")},
+      {"an answer that came before", DnsReply4(1, kA4)},
+      {"a loser's that came before", DnsReply4(2, kA4)},
+      {"an answer that is damaged", damaged},
+      {"of another backend's request", DnsReply4(3, kB4)},
+  };
+  const uint64_t wait = BackendState(kDns4A).wait_since, heard = BackendState(kDns4A).last_receive_ns;
+  ASSERT_NE(wait, 0u);
+  for (const auto &[what, packet] : forged) {
+    SCOPED_TRACE(what);
+    for (int i = 0; i < 3; ++i) Reply(packet);
+    EXPECT_EQ(BackendState(kDns4A).wait_since, wait);
+    EXPECT_EQ(BackendState(kDns4A).last_receive_ns, heard);
+  }
+  // Its answer to a request whose place is free again is one, and the same again is none.
+  const uint32_t request = FindDns(3);
+  MakeExpired(request);
+  VisitAll();
+  EndRetention(request);
+  VisitAll();
+  ASSERT_EQ(StateOf(request), HR_STATE_FREE);
+  Reply(DnsReply4(3, kA4));
+  EXPECT_GT(BackendState(kDns4A).last_receive_ns, heard);
+  BackendState(kDns4A).last_receive_ns = heard;
+  Reply(DnsReply4(3, kA4));
+  EXPECT_EQ(BackendState(kDns4A).last_receive_ns, heard);
 }
 
 TEST_F(StrangersTest, AnAnswerWithoutOrWithAnUnfinishedChecksumIsNotDamaged) {

@@ -30,7 +30,7 @@ cmd_test() {
   # HR_SIM_SEEDS: seeds of the simulator; without it 1,000.
   # HR_RELOADS, HR_RELOAD_KILLS: reloads in a row; writes to the kernel's maps before each of which one is cut short.
   if [ -n "$long" ]; then
-    export HR_RACE_S=60 HR_KERNEL_KILLS=200 HEDGEROW_LONG=1 HR_RELOADS=100 HR_RELOAD_KILLS=40
+    export HR_RACE_S=60 HR_MUTATIONS=384000 HR_KERNEL_KILLS=200 HEDGEROW_LONG=1 HR_RELOADS=100 HR_RELOAD_KILLS=40
     CTEST_LIMIT_S=3600 PYTEST_LIMIT_S=7200 PATIENT_LIMIT_S=7200
     build_previous
   else

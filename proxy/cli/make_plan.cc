@@ -47,7 +47,10 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
     const absl::string_view program = absl::StripPrefix(hook.program, "hr_"),
                             direction = hook.egress ? "egress" : "ingress";
     if (hook.place == Place::kUplinks) on_uplinks(program, direction);
-    add(program, hook.place == Place::kUplinks ? "lo" : absl::StrCat(config.interface(), SuffixOf(hook.place)),
+    add(program,
+        hook.place == Place::kUplinks  ? "lo"
+        : hook.place == Place::kOthers ? "each other interface"
+                                       : absl::StrCat(config.interface(), SuffixOf(hook.place)),
         direction);
   }
   on_uplinks("splitter", "egress");

@@ -115,8 +115,8 @@ inline DataPlaneRoom RoomFor(size_t services, size_t backends) {
   return {.services = static_cast<uint32_t>(service_room), .backends = static_cast<uint32_t>(backend_room)};
 }
 
-// An interface: an end of an own link, or each uplink and lo.
-enum class Place { kProxy, kProxyPeer, kClock, kClockPeer, kUplinks };
+// An interface: an end of an own link, each uplink and lo, or each other one.
+enum class Place { kProxy, kProxyPeer, kClock, kClockPeer, kUplinks, kOthers };
 // The end's name, behind that of the proxy interface.
 constexpr const char* SuffixOf(Place place) {
   return place == Place::kClock ? "c0" : place == Place::kClockPeer ? "c1" : place == Place::kProxyPeer ? "p" : "";
@@ -128,7 +128,7 @@ struct Hook {
 };
 // Which program stands where, in the order in which they are attached: replies before requests. The daemon attaches by
 // these (net/tc/tc_attach.h), and the splitter to the uplinks' egress as their routes are made
-// (proxy_uplink_routes.cc).
+// (proxy_uplink_routes.cc), the guard as it looks at the network (proxy_follow.cc).
 inline constexpr Hook kHooks[] = {
     {"hr_reply", Place::kUplinks},
     {"hr_clock", Place::kClockPeer},
@@ -137,6 +137,8 @@ inline constexpr Hook kHooks[] = {
     {"hr_closed_gate", Place::kProxyPeer, true},
     {"hr_sink", Place::kProxyPeer},
     {"hr_splitter", Place::kProxy, true},
+    {"hr_guard", Place::kOthers},
+    {"hr_guard", Place::kOthers, true},
 };
 struct ProgramInfo {
   std::string name;        // of the BPF program, at most 15 bytes as the kernel shows it

@@ -13,12 +13,16 @@
 #include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
 #include "net/tc/clsact.h"
+#include "operate/file_limit.h"
 #include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/proxy_instance_parts.h"
 
 namespace hedgerow {
 namespace {
+
+constexpr int kGuardTurns = 10;  // seconds until each guard has been looked after
+constexpr size_t kOtherDescriptors = 512;
 
 net::Mechanism MechanismOf(v1::Attach attach) {
   if (attach == v1::ATTACH_TCX) return net::Mechanism::kTcx;
@@ -31,7 +35,9 @@ net::AttachSpec ProxyInstance::AttachSpecOf(const ProgramInfo& program, int ifin
   net::AttachSpec spec;
   spec.ifindex = ifindex;
   spec.direction = direction;
-  spec.order = config_.tcx_order() == v1::TCX_ORDER_FIRST ? net::Order::kFirst : net::Order::kLast;
+  // A program that ends packets before the guard would let forged ones pass; the guard itself ends no other's.
+  const bool first = config_.tcx_order() == v1::TCX_ORDER_FIRST || program.name == kGuardProgram;
+  spec.order = first ? net::Order::kFirst : net::Order::kLast;
   spec.mechanism = MechanismOf(config_.attach());
   spec.instance = config_.instance();
   spec.role = program.name;
@@ -74,6 +80,7 @@ absl::Status ProxyInstance::Attach(DaemonFacts& facts) {
 
 absl::Status ProxyInstance::AttachOne(const Hook& hook) {
   const ProgramInfo program = ProgramNamed(hook.program);
+  if (hook.place == Place::kOthers) return absl::OkStatus();  // KeepGuards()
   if (hook.place != Place::kUplinks) {
     const bool of_clock = hook.place == Place::kClock || hook.place == Place::kClockPeer;
     const net::VethPair& pair = of_clock ? links_.clock : links_.proxy;
@@ -179,7 +186,11 @@ absl::StatusOr<bool> ProxyInstance::IsAttached(const net::Attachment& attachment
 
 ProxyInstance::Restored ProxyInstance::RestoreAttachments() {
   Restored out;
+  ++restores_;
   for (const auto& attachment : attachments_) {
+    // Of guards, of which there are as many as a host has containers, a part each time.
+    if (attachment->spec().role == kGuardProgram && (attachment->spec().ifindex + restores_) % kGuardTurns != 0)
+      continue;
     const auto attached = IsAttached(*attachment);
     if (attached.ok() && *attached) continue;
     absl::Status status = attached.status();
@@ -199,6 +210,39 @@ ProxyInstance::Restored ProxyInstance::RestoreAttachments() {
                                                   std::string(status.message()))});
   }
   return out;
+}
+
+// The guard, in both directions, on each interface that is no uplink and no proxy's own. One that is followed already
+// is let go where it has become an uplink or is gone.
+void ProxyInstance::KeepGuards(const NetworkView& network, const Topology& next, Followed& out) {
+  const ProgramInfo guard = ProgramNamed(kGuardProgram);
+  std::set<int> wanted;
+  for (const net::LinkInfo& link : network.links) {
+    if (link.ifindex != net::kLoopbackIfindex && !next.uplinks.contains(link.ifindex) &&
+        !network.IsOfAProxy(link.ifindex, config_))
+      wanted.insert(link.ifindex);
+  }
+  std::erase_if(attachments_, [&](const std::shared_ptr<net::Attachment>& attachment) {
+    if (attachment->spec().role != guard.name) return false;
+    if (wanted.contains(attachment->spec().ifindex)) return false;
+    attachment->Detach().IgnoreError();  // a link that is gone took it along
+    undo_.Drop(UndoOfAttachment(*attachment));
+    return true;
+  });
+  for (const auto& attachment : attachments_) {
+    if (attachment->spec().role == guard.name) wanted.erase(attachment->spec().ifindex);
+  }
+  // Each holds a descriptor. Where the limit is lower, attaching says so.
+  operate::EnsureFileLimit(attachments_.size() + 2 * wanted.size() + kOtherDescriptors).IgnoreError();
+  for (const int ifindex : wanted) {
+    for (const net::Direction direction : {net::Direction::kIngress, net::Direction::kEgress}) {
+      const absl::Status status = AttachProgram(guard, ifindex, direction);
+      const auto link = net::FindLink(ifindex);
+      if (!status.ok() && link.ok())
+        out.problems.push_back(
+            {ProblemCode::kAttachFailed, absl::StrCat("interface ", link->name, ": ", std::string(status.message()))});
+    }
+  }
 }
 
 void ProxyInstance::DetachUnusedUplinks() {

@@ -53,6 +53,7 @@ ProxyInstance::Followed ProxyInstance::Follow(const NetworkView& network, Topolo
   Topology next = Succeed(before, std::move(found), network);
   KeepOwnLinks(network, next, out);
   AttachOrStay(before, next, out);
+  KeepGuards(network, next, out);
   ReleaseSources(network, next, out);
   KeepRoutes(network, next, out);
   if (!(next.services == before.services)) {

@@ -158,6 +158,7 @@ class ProxyInstance {
   absl::Status PutRules(const v1::Config& config);
   void KeepOwnLinks(const NetworkView& network, const Topology& next, Followed& out);
   void AttachOrStay(const Topology& before, Topology& next, Followed& out);
+  void KeepGuards(const NetworkView& network, const Topology& next, Followed& out);
   void ReleaseSources(const NetworkView& network, Topology& next, Followed& out);
   void KeepRoutes(const NetworkView& network, const Topology& next, Followed& out);
   void RestoreRoutes(const NetworkView& network, Followed& out);
@@ -214,6 +215,7 @@ class ProxyInstance {
   std::optional<InstanceRecord> record_;
   PinnedArray answers_;
   std::vector<std::shared_ptr<net::Attachment>> attachments_;
+  int restores_ = 0;
   // While adopting: what was put aside, by program, and which attachments had to be made anew.
   bool adopting_ = false;
   std::map<std::string, net::UniqueFd> old_programs_;

@@ -18,8 +18,9 @@
 
 namespace hedgerow {
 
-// The last two are attached to the uplinks, beside lo and the proxy interface.
+// The last two are attached to the uplinks, beside lo and the proxy interface, the guard to all other interfaces.
 inline constexpr char kClockProgram[] = "hr_clock";
+inline constexpr char kGuardProgram[] = "hr_guard";
 inline constexpr char kReplyProgram[] = "hr_reply";
 inline constexpr char kSplitterProgram[] = "hr_splitter";
 

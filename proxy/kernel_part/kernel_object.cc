@@ -116,6 +116,7 @@ void KernelObject::SetLoadConfig(const DataPlaneSpec& spec) {
   config.max_requests = spec.max_requests;
   config.max_parked = spec.max_parked;
   config.flow_part = spec.max_flows / HR_FLOW_PARTS;
+  config.connection_part = spec.max_connections / HR_FLOW_PARTS;
   for (size_t i = 0; i < spec.proxy_mac.size(); ++i) config.proxy_mac[i] = spec.proxy_mac[i];
   const uint32_t limits[HR_FREE_LISTS] = {spec.max_requests, spec.max_parked};
   for (int id = 0; id < HR_FREE_LISTS; ++id) config.free_batch[id] = FreeBatch(limits[id], PossibleCpus());

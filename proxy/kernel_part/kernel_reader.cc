@@ -144,12 +144,20 @@ absl::StatusOr<ServiceSnapshot> KernelReader::ReadService(const ServiceSpec& spe
 
 namespace {
 
+uint32_t WitnessOf(bpf_map* clients, uint64_t wait) {
+  const uint32_t index = HR_WAIT_CLIENT(wait);
+  hr_client client{};
+  return LookUpElement(clients, &index, &client).ok() ? client.witness : 0;
+}
+
 // As hr_health_of() judges for the client that waits, where that is not as for the others.
-void FillOneClient(const volatile hr_backend_state& state, const hr_service_config& config, BackendSnapshot& backend) {
+void FillOneClient(bpf_map* clients, const volatile hr_backend_state& state, const hr_service_config& config,
+                   BackendSnapshot& backend) {
   const uint64_t wait = state.wait_since, attested = hr_attested(wait, state.attested_since), now_ns = NowNs();
   const uint64_t timeout_ns = hr_suspicion_timeout_ns(&config, backend.p95_ns);
   if (wait == 0 || wait > now_ns || (wait & HR_WAIT_UNPROVED) != 0) return;
-  if (backend.health == HR_DOWN && hr_has_one_witness(wait, attested)) backend.one_client_health = HR_DOWN;
+  if (backend.health == HR_DOWN && (attested == 0 || WitnessOf(clients, wait) == WitnessOf(clients, attested)))
+    backend.one_client_health = HR_DOWN;
   if (backend.health == HR_HEALTHY && (attested == 0 || now_ns <= attested + timeout_ns))
     backend.one_client_health =
         static_cast<hr_health>(hr_health_by_wait(wait, wait + timeout_ns, config.election_timeout_ns, now_ns));
@@ -192,7 +200,7 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   if (backend.health != HR_HEALTHY && backend.health != HR_IMPAIRED &&
       hr_has_rested(&config, state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()))
     backend.health = HR_HEALTHY;
-  FillOneClient(*state, config, backend);
+  FillOneClient(maps.clients, *state, config, backend);
   backend.tcp_health =
       static_cast<hr_health>(memory_.backend_states.At<hr_backend_state>(HR_TCP_STATE(spec.id))->health);
   if (!histograms) return backend;

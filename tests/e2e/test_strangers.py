@@ -8,7 +8,7 @@ import subprocess
 import pytest
 
 from harness.dns import UdpClient
-from harness.product import RAW4, VIP4, wait_until
+from harness.product import RAW4, VIP4, VIP6, wait_until
 
 _NOBODY = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
 
@@ -88,3 +88,49 @@ def test_a_user_who_floods_one_service_takes_no_answer_and_no_hedge_of_anothers(
             assert client.ask(query_id, "www.example.test", timeout_s=1) is not None, f"{query_id} was not hedged"
     assert product.figure("passed_through") == 0
     assert product.fired() >= 1
+
+
+# Binds a VIP, which takes no privilege (IP_FREEBIND, IPV6_FREEBIND), and sends in its name.
+_IN_A_VIPS_NAME = """
+import socket, sys
+vip, to, port = sys.argv[1], sys.argv[2], int(sys.argv[3])
+family, level, option = (socket.AF_INET6, 41, 78) if ":" in vip else (socket.AF_INET, 0, 15)
+with socket.socket(family, socket.SOCK_DGRAM) as s:
+    s.setsockopt(level, option, 1)
+    s.bind((vip, 53))
+    s.sendto(b"x" * 40, (to, port))
+"""
+
+
+@pytest.mark.lab(inner=True, nat=None)
+def test_neither_a_local_user_nor_a_container_sends_in_a_vips_name(lab, servers, proxy):
+    cases = [(lab.client, VIP4, lab.client.ipv4), (lab.client, VIP6, lab.client.ipv6), (lab.inner, VIP6, lab.client.ipv6)]
+    for host, vip, to in cases:
+        with UdpClient(lab.client, vip) as client:
+            assert client.ask(1, "www.example.test") is not None
+            before = host_reason(proxy, "forged_vip")
+            assert as_nobody(host, _IN_A_VIPS_NAME, vip, to, str(client.port)).wait(10) == 0
+            assert client.receive(0.3) is None, (host.name, vip)
+            wait_until(lambda before=before: host_reason(proxy, "forged_vip") == before + 1, what=f"{host.name}'s being counted")
+    # To a client in the container, in the name of its service.
+    with UdpClient(lab.inner, VIP6) as client:
+        assert client.ask(2, "www.example.test") is not None
+        assert as_nobody(lab.client, _IN_A_VIPS_NAME, VIP6, lab.inner.ipv6, str(client.port)).wait(10) == 0
+        assert client.receive(0.3) is None
+
+
+@pytest.mark.lab(inner=True)
+def test_a_masqueraded_container_takes_none_of_a_local_users_share(lab, servers, product):
+    product.up(services=[product.service("raw4", deadline="20s")], limits={"requests": 4096, "parked": 4096})
+    flood = as_nobody(lab.client, _FROM_EVERY_PORT, RAW4)
+    try:
+        wait_until(lambda: product.figure("client_share", "raw4") > 0, timeout_s=60, what="the flood's having used up its share")
+    finally:
+        flood.kill()
+        flood.wait()
+    requests, passed = product.figure("requests", "raw4"), product.figure("passed_through", "raw4")
+    with lab.inner.socket() as container:
+        for _ in range(20):
+            container.sendto(b"y" * 40, (RAW4, 4000))
+    wait_until(lambda: product.figure("requests", "raw4") >= requests + 20, what="the container's requests")
+    assert product.figure("passed_through", "raw4") == passed
