@@ -7,12 +7,37 @@
 #include <algorithm>
 #include <tuple>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
 namespace hedgerow::config {
 
+namespace {
+
+// A key has 32 hexadecimal digits, and one that was copied badly a few less or more, or another letter among them.
+// Nothing else that an error repeats has so many.
+constexpr size_t kKeyLike = 24;
+
+std::string WithoutKeys(absl::string_view text) {
+  std::string out;
+  for (size_t at = 0, end = 0; at < text.size(); at = end) {
+    size_t digits = 0;
+    for (end = at; end < text.size() && absl::ascii_isalnum(static_cast<unsigned char>(text[end])); ++end)
+      digits += absl::ascii_isxdigit(static_cast<unsigned char>(text[end])) ? 1 : 0;
+    if (end - at >= kKeyLike && digits >= (end - at) / 4 * 3)
+      absl::StrAppend(&out, "(", end - at, " characters, perhaps a key)");
+    else
+      absl::StrAppend(&out, text.substr(at, std::max<size_t>(end - at, 1)));
+    end = std::max(end, at + 1);
+  }
+  return out;
+}
+
+}  // namespace
+
+// What stands in a wrong place may be a key, and errors come to a log, a status and a page that others read.
 void Diagnostics::Add(Mark mark, absl::string_view path, absl::string_view message,
                       const std::vector<std::string>& files) {
   const auto absent = [](const std::string& file) { return access(file.c_str(), F_OK) != 0 && errno == ENOENT; };
@@ -21,7 +46,7 @@ void Diagnostics::Add(Mark mark, absl::string_view path, absl::string_view messa
     ++dropped_;
     return;
   }
-  kept_.push_back({mark, std::string(path), std::string(message)});
+  kept_.push_back({mark, WithoutKeys(path), WithoutKeys(message)});
 }
 
 std::vector<Diagnostic> Diagnostics::InOrder() const {
@@ -57,8 +82,9 @@ absl::Status Diagnostics::ToStatus() const {
 
 std::string Quote(absl::string_view text) {
   constexpr size_t kShown = 60;
-  const bool cut = text.size() > kShown;
-  return absl::StrCat("\"", absl::Utf8SafeCEscape(text.substr(0, kShown)), cut ? "...\"" : "\"");
+  const std::string shown = WithoutKeys(text);  // before it is cut, and the rest of a key is none
+  const bool cut = shown.size() > kShown;
+  return absl::StrCat("\"", absl::Utf8SafeCEscape(shown.substr(0, kShown)), cut ? "...\"" : "\"");
 }
 
 }  // namespace hedgerow::config

@@ -12,6 +12,7 @@
 #include <fstream>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 
 namespace hedgerow::net {
@@ -67,10 +68,28 @@ absl::Status MakeDir(const std::string& path) {
 
 }  // namespace
 
+absl::Status CheckPinFolder(const std::string& path) {
+  const std::string above = std::filesystem::path(path).parent_path().string();
+  struct stat info {
+  }, parent{};
+  if (lstat(path.c_str(), &info) != 0 || stat(above.c_str(), &parent) != 0)
+    return absl::ErrnoToStatus(errno, absl::StrCat("look at ", path));
+  const bool made_by_us = info.st_uid == 0 || info.st_uid == geteuid() || (parent.st_mode & S_IWOTH) == 0;
+  const bool closed = (info.st_mode & (S_IWGRP | S_IWOTH)) == 0 || (info.st_mode & S_ISVTX) != 0;
+  if (S_ISDIR(info.st_mode) && made_by_us && closed) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrFormat(
+      "%s is another user's or can be changed by others (owner %d, mode %04o%s), and so could what is pinned there: "
+      "look at who may write to %s (`mount -o remount,mode=0700 %s`), and remove it or run `chmod 0700 %s`",
+      path, info.st_uid, info.st_mode & 07777, S_ISDIR(info.st_mode) ? "" : ", no folder", above, above, path));
+}
+
 absl::StatusOr<bool> EnsureBpffs(const std::string& path) {
   const auto mounted = IsBpffs(path);
   if (!mounted.ok()) return mounted.status();
-  if (*mounted) return false;
+  if (*mounted) {
+    if (absl::Status status = CheckPinFolder(path); !status.ok()) return status;
+    return false;
+  }
   std::error_code error;
   if (!std::filesystem::is_empty(path, error) || error) {
     return absl::FailedPreconditionError(
@@ -100,9 +119,12 @@ std::string PinDir(const std::string& bpffs, const std::string& instance) {
 
 absl::StatusOr<std::string> MakePinDir(const std::string& bpffs, const std::string& instance) {
   if (absl::Status status = CheckInstance(instance); !status.ok()) return status;
-  if (absl::Status status = MakeDir(absl::StrCat(bpffs, "/", kParent)); !status.ok()) return status;
   const std::string path = PinDir(bpffs, instance);
-  if (absl::Status status = MakeDir(path); !status.ok()) return status;
+  for (const std::string& folder : {absl::StrCat(bpffs, "/", kParent), path}) {
+    absl::Status status = MakeDir(folder);
+    if (status.ok()) status = CheckPinFolder(folder);
+    if (!status.ok()) return status;
+  }
   return path;
 }
 

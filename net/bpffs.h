@@ -22,6 +22,10 @@ absl::StatusOr<bool> EnsureBpffs(const std::string& path);
 // Unmounts it if one of us mounted it and nothing is pinned there any more. True: unmounted.
 absl::StatusOr<bool> ReleaseBpffs(const std::string& path);
 
+// On a bpffs that others may write (the kernel's default mode is 1777) another user may have made a folder first, or a
+// link in its place, and could take away or exchange what is pinned below: FailedPrecondition, which names it.
+absl::Status CheckPinFolder(const std::string& path);
+
 // <bpffs>/hedgerow/<instance>, mode 0700. MakePinDir is OK when it exists already.
 std::string PinDir(const std::string& bpffs, const std::string& instance);
 absl::StatusOr<std::string> MakePinDir(const std::string& bpffs, const std::string& instance);

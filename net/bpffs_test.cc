@@ -81,6 +81,38 @@ TEST_F(BpffsTest, ForeignMountIsUsedAndStays) {
   });
 }
 
+// Another user has made the folder first, has it made a link, or may write to it.
+TEST_F(BpffsTest, AFolderThatOtherUsersCanChangeIsRefusedByName) {
+  InFolder([](const std::string& path) {
+    ASSERT_EQ(mount("bpf", path.c_str(), "bpf", 0, "mode=1777"), 0);
+    const std::string folder = path + "/hedgerow", instance = folder + "/one";
+    const auto expect_refused = [&](const std::string& name) {
+      const std::string message(MakePinDir(path, "one").status().message());
+      EXPECT_THAT(message, ::testing::StartsWith(name + " "));
+      EXPECT_THAT(message, ::testing::HasSubstr("is another user's or can be changed by others"));
+    };
+    ASSERT_EQ(mkdir(folder.c_str(), 0700), 0);
+    ASSERT_EQ(chown(folder.c_str(), 65534, 65534), 0);
+    expect_refused(folder);
+    ASSERT_EQ(chown(folder.c_str(), 0, 0), 0);
+    ASSERT_EQ(chmod(folder.c_str(), 0777), 0);
+    expect_refused(folder);
+    ASSERT_EQ(chmod(folder.c_str(), 01777), 0);
+    ASSERT_EQ(mkdir(instance.c_str(), 0700), 0);
+    ASSERT_EQ(chown(instance.c_str(), 65534, 65534), 0);
+    expect_refused(instance);
+    ASSERT_EQ(chmod(folder.c_str(), 01770), 0);
+    EXPECT_THAT(MakePinDir(path, "one").status(), IsOk()) << "as an administrator makes it for users of a group";
+    EXPECT_THAT(RemovePinDir(path, "one"), IsOk());
+    ASSERT_EQ(rmdir(folder.c_str()), 0);
+    ASSERT_EQ(symlink("/tmp", folder.c_str()), 0);
+    expect_refused(folder);
+    ASSERT_EQ(unlink(folder.c_str()), 0);
+    ASSERT_EQ(chmod(path.c_str(), 0777), 0);
+    EXPECT_THAT(std::string(EnsureBpffs(path).status().message()), ::testing::StartsWith(path + " "));
+  });
+}
+
 TEST_F(BpffsTest, AFolderThatAnAdministratorMadeForOtherUsersStays) {
   InFolder([](const std::string& path) {
     ASSERT_TRUE(*EnsureBpffs(path));

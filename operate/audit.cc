@@ -73,17 +73,37 @@ void HideSecrets(Message& message) {
   }
 }
 
+// What a reply says against a command that was understood: why a configuration was not applied, what was left.
+std::string ProblemsOf(const Message& reply) {
+  const FieldDescriptor* field = reply.GetDescriptor()->FindFieldByName("problems");
+  std::string problems;
+  if (field == nullptr || !field->is_repeated() || field->cpp_type() != FieldDescriptor::CPPTYPE_STRING)
+    return problems;
+  for (int i = 0; i < reply.GetReflection()->FieldSize(reply, field); ++i)
+    absl::StrAppend(&problems, i == 0 ? "" : "; ", reply.GetReflection()->GetRepeatedString(reply, field, i));
+  return problems;
+}
+
+// Was the command carried out for all its problems? A reply without `applied` is to one that was.
+bool IsApplied(const Message& reply) {
+  const FieldDescriptor* field = reply.GetDescriptor()->FindFieldByName("applied");
+  return field == nullptr || reply.GetReflection()->GetBool(reply, field);
+}
+
 }  // namespace
 
-std::string AuditLine(const Asker& asker, const Message& request, const grpc::Status& result) {
+std::string AuditLine(const Asker& asker, const Message& request, const grpc::Status& result, const Message* reply) {
   const std::unique_ptr<Message> shown(request.New());
   shown->CopyFrom(request);
   HideSecrets(*shown);
   const std::string name(absl::StripSuffix(request.GetDescriptor()->name(), "Request"));
-  const std::string reason = absl::CHexEscape(result.error_message());
+  const std::string problems = result.ok() && reply != nullptr ? ProblemsOf(*reply) : result.error_message();
+  const bool done = result.ok() && (problems.empty() || IsApplied(*reply));
+  const std::string reason = Cut(absl::CHexEscape(problems), kReasonMax);
   return absl::StrCat("audit: user ", NameOf(asker.uid), ", process ", asker.pid, ": ", name, " ",
                       Cut(ToCompactJson(*shown), kArgumentsMax), ": ",
-                      result.ok() ? "done" : absl::StrCat("refused: ", Cut(reason, kReasonMax)));
+                      done ? absl::StrCat("done", problems.empty() ? "" : ", with problems: ", reason)
+                           : absl::StrCat("refused: ", reason));
 }
 
 }  // namespace hedgerow::operate

@@ -21,12 +21,15 @@ using AuditLog = std::function<void(const std::string&)>;
 // request's name without "Request". Without secrets: of bytes the length alone is written, and nothing of a text whose
 // name says that it is a key or a secret. One line, of at most some 2,000 characters, whatever is in the request. Pure
 // but for reading /etc/passwd.
-std::string AuditLine(const Asker& asker, const google::protobuf::Message& request, const grpc::Status& result);
+// `reply`: where it lists `problems`, these are what came of the command.
+std::string AuditLine(const Asker& asker, const google::protobuf::Message& request, const grpc::Status& result,
+                      const google::protobuf::Message* reply = nullptr);
 
 // Writes the line and returns the result, for handlers that end with it.
 inline grpc::Status Audited(const AuditLog& log, const grpc::ServerContext& context,
-                            const google::protobuf::Message& request, grpc::Status result) {
-  log(AuditLine(AskerOf(context), request, result));
+                            const google::protobuf::Message& request, grpc::Status result,
+                            const google::protobuf::Message* reply = nullptr) {
+  log(AuditLine(AskerOf(context), request, result, reply));
   return result;
 }
 

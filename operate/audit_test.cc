@@ -60,5 +60,17 @@ TEST(AuditLine, IsOneLineOfBoundedLengthWhateverIsAskedFor) {
             2100u);
 }
 
+// A command that was understood may have come to nothing all the same.
+TEST(AuditLine, SaysWhatTheReplyHolds) {
+  test::WordsReply reply;
+  const auto line = [&reply] { return AuditLine(kRoot, Request("x"), grpc::Status::OK, &reply); };
+  EXPECT_THAT(line(), EndsWith(": done"));
+  reply.add_problems("c.yaml:3:1: unknown key");
+  reply.add_problems("and\nmore");
+  EXPECT_THAT(line(), EndsWith(R"(: refused: c.yaml:3:1: unknown key; and\nmore)"));
+  reply.set_applied(true);
+  EXPECT_THAT(line(), EndsWith(R"(: done, with problems: c.yaml:3:1: unknown key; and\nmore)"));
+}
+
 }  // namespace
 }  // namespace hedgerow::operate

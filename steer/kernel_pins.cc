@@ -42,6 +42,7 @@ absl::StatusOr<net::UniqueFd> LockParent(const std::string& parent) {
     net::UniqueFd fd(open(parent.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
     if (!fd.valid() && errno == ENOENT) continue;
     if (!fd.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", parent));
+    if (absl::Status status = net::CheckPinFolder(parent); !status.ok()) return status;
     if (flock(fd.get(), LOCK_EX) != 0) return absl::ErrnoToStatus(errno, absl::StrCat("locking ", parent));
     struct stat locked {
     }, there{};

@@ -118,7 +118,8 @@ operate::MetricFamilies FamiliesOf(const v1::Group& group, const LoopTurns& turn
   return families;
 }
 
-absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop,
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen,
+                                                                  const operate::HttpAccess& access, EventLoop& loop,
                                                                   Control& control) {
   const auto collect = [&loop, &control]() -> absl::StatusOr<operate::MetricFamilies> {
     using Families = operate::MetricFamilies;
@@ -128,7 +129,7 @@ absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::str
       return FamiliesOf(*group, loop.turns());
     });
   };
-  return operate::ServeMetricsPage(listen, "--metrics", collect);
+  return operate::ServeMetricsPage(listen, "--metrics", collect, {}, access);
 }
 
 }  // namespace hedgerow::steer

@@ -16,7 +16,8 @@
 namespace hedgerow::steer {
 
 // Errors are those of operate::ServeMetricsPage. `loop` and `control` must outlive it.
-absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen, EventLoop& loop,
+absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::string& listen,
+                                                                  const operate::HttpAccess& access, EventLoop& loop,
                                                                   Control& control);
 
 // Pure.

@@ -106,11 +106,11 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
     return absl::InvalidArgumentError(
         absl::StrCat("--metrics: got \"", settings.metrics, "\", expected ADDRESS:PORT or unix:/PATH"));
   const absl::Cleanup unbounded = [] { alarm(0); };  // the group's own end, behind the servers', is never cut short
-  operate::Auxiliary<operate::HttpServer> metrics("metrics",
-                                                  [&]() -> absl::StatusOr<std::unique_ptr<operate::HttpServer>> {
-                                                    if (settings.metrics.empty()) return nullptr;
-                                                    return ServeMetrics(settings.metrics, **loop, **group);
-                                                  });
+  operate::Auxiliary<operate::HttpServer> metrics(
+      "metrics", [&]() -> absl::StatusOr<std::unique_ptr<operate::HttpServer>> {
+        if (settings.metrics.empty()) return nullptr;
+        return ServeMetrics(settings.metrics, settings.metrics_access, **loop, **group);
+      });
   if (metrics.server() != nullptr) LogInfo("metrics: ", operate::PageText(metrics.server()->address(), "/metrics"));
   const operate::Auxiliary<operate::AdminSocket> admin("administration socket",
                                                        [&] { return ServeAdmin(settings.places, **loop, **group); });

@@ -12,6 +12,7 @@
 #include "absl/time/time.h"
 #include "bpf/abi/steer_abi.h"
 #include "net/ip_address.h"
+#include "operate/http_access.h"
 #include "steer/kernel_group.h"
 
 namespace hedgerow::steer {
@@ -70,6 +71,7 @@ struct Settings {
   uint32_t field_offset = 0;
   uint32_t field_bytes = 0;  // 0: no field
   std::string metrics{};     // empty: none
+  operate::HttpAccess metrics_access{};
   std::string bpffs{};
   std::vector<std::string> command{};
 

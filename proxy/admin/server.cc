@@ -94,11 +94,11 @@ class Administration final : public Monitor {
   template <typename T>
   grpc::Status Change(const grpc::ServerContext& context, const google::protobuf::Message& request, T* reply,
                       std::type_identity_t<std::function<absl::StatusOr<T>()>> body) {
-    return Audited(context, request, OnLoop(reply, std::move(body)));
+    return Audited(context, request, OnLoop(reply, std::move(body)), reply);
   }
   static grpc::Status Audited(const grpc::ServerContext& context, const google::protobuf::Message& request,
-                              grpc::Status result) {
-    return operate::Audited([](const std::string& line) { LogInfo(line); }, context, request, std::move(result));
+                              grpc::Status result, const google::protobuf::Message* reply = nullptr) {
+    return operate::Audited([](const std::string& line) { LogInfo(line); }, context, request, std::move(result), reply);
   }
 
   Tracer tracer_;  // the loop's

@@ -86,6 +86,12 @@ constexpr Row kRows[] = {
      R"(21:71: services[2].cluster.key_file: got a key_file beside a key, expected one of the two)"},
     {"RelativeKeyFile", "key_file: /etc/hedgerow/dns.key", "key_file: dns.key",
      R"(21:32: services[2].cluster.key_file: got "dns.key", expected an absolute path of at most 4000 bytes)"},
+    {"KeyForAFile", "key_file: /etc/hedgerow/dns.key", "key_file: " KEY,
+     R"x(21:32: services[2].cluster.key_file: got "(32 characters, perhaps a key)", expected an absolute path of at most 4000 bytes)x"},
+    {"KeyForAnId", "id: 7", "id: " KEY,
+     R"x(6:19: services[0].cluster.id: got "(32 characters, perhaps a key)", expected a whole number between 1 and 9223372036854775807)x"},
+    {"KeyInAKeysName", "epoch: 2", "\"key:" KEY "\": 2",
+     R"x(6:61: services[0].cluster: unknown key "key:(32 characters, perhaps a key)", expected one of id, key, key_file, epoch, announce_port)x"},
     {"NegativeEpoch", "epoch: 2", "epoch: -1",
      R"(6:68: services[0].cluster.epoch: got "-1", expected a whole number between 0 and 9223372036854775807)"},
     {"PortZero", "announce_port: 4900", "announce_port: 0",
@@ -251,6 +257,19 @@ TEST_F(KeyFile, AConfigurationWithAKeyIsForItsOwnerAndGroupOnly) {
   Diagnostics served(path_);
   LoadFile(path_, served, KeyFiles::kRead);
   EXPECT_THAT(served.Lines(), testing::Contains(HasSubstr("the file belongs to user 65534, expected root")));
+}
+
+// Whatever it was mistyped like, and wherever an error would be cut.
+TEST(Quote, RepeatsNothingThatMayBeAKey) {
+  EXPECT_EQ(Quote("/etc/" KEY), "\"/etc/(32 characters, perhaps a key)\"");
+  EXPECT_EQ(Quote(std::string(40, '/') + KEY), "\"" + std::string(40, '/') + "(32 characters, perh...\"");
+  for (const std::string& text :
+       std::vector<std::string>{"0011223344556677o8899aabbccddeef", "00112233445566778899AABBCCDDE"})
+    EXPECT_THAT(Quote(text), Not(HasSubstr("0011"))) << text;
+  for (const std::string& text :
+       std::vector<std::string>{"18446744073709551616", "fd00:1122:3344:5566:7788:99aa:bbcc:ddee",
+                                "a-name-of-a-backend", "internationalization1234"})
+    EXPECT_EQ(Quote(text), "\"" + text + "\"");
 }
 
 }  // namespace

@@ -28,6 +28,9 @@ std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
        "lines \"NETWORK NUMBER\": the addresses of a device that has several; \"NETWORK NUMBER gateway\": the field names the device"},
       {"gateway-field", "FIELD", "where the datagrams of gateways name their device: 12:4 (OFFSET:BYTES)"},
       {"metrics", "LISTEN", "serve /metrics there: 127.0.0.1:9467, unix:/PATH (default: nowhere)"},
+      {"metrics-tls", "CERTIFICATE:KEY",
+       "with TLS, by these files of PEM. Where other hosts can connect, this and a token are needed"},
+      {"metrics-token-file", "FILE", "to those who show the token in it, 32 hexadecimal digits"},
       {"bpffs", "PATH", absl::StrCat("where maps and programs are pinned (default ", net::kDefaultBpffs, ")")},
       {"run-dir", "DIR", absl::StrCat("the folder of all groups (default ", kDefaultRunDir, ")")}};
   own.insert(own.end(), shared.begin(), shared.end());

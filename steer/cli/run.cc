@@ -7,6 +7,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "config/format.h"
 #include "config/json.h"
 #include "config/scalar.h"
 #include "net/bpffs.h"
@@ -104,6 +106,14 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<c
   settings.metrics = arguments.Get("metrics");
   if (arguments.Has("metrics") && !operate::IsListenText(settings.metrics))
     return Wrong(arguments, "metrics", "ADDRESS:PORT or unix:/PATH");
+  const std::pair<std::string, std::string> tls = absl::StrSplit(arguments.Get("metrics-tls"), absl::MaxSplits(':', 1));
+  if (arguments.Has("metrics-tls") && (tls.first.empty() || tls.second.empty()))
+    return Wrong(arguments, "metrics-tls", "CERTIFICATE:KEY");
+  settings.metrics_access = {.certificate = tls.first, .key = tls.second, .token = arguments.Get("metrics-token-file")};
+  if (const std::string why = config::WhyNotListened(settings.metrics, "--metrics-tls", !tls.first.empty(),
+                                                     "--metrics-token-file", arguments.Has("metrics-token-file"));
+      !why.empty())
+    return absl::InvalidArgumentError(absl::StrCat("--metrics: ", why));
   if (const absl::Status read = ReadPolicy(arguments, policies, settings); !read.ok()) return read;
   if (const absl::Status read = ReadNumbers(arguments, settings); !read.ok()) return read;
   if (const absl::Status read = ReadTimes(arguments, settings); !read.ok()) return read;
