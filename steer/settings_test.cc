@@ -91,8 +91,8 @@ TEST(WorkerUser, IsFoundByNameAndNumber) {
   ASSERT_TRUE(nobody.ok()) << nobody.status();
   EXPECT_EQ(nobody->uid, 65534u);
   EXPECT_EQ(FindWorkerUser("65534", "0")->gid, 0u);
-  EXPECT_TRUE(absl::IsInvalidArgument(FindWorkerUser("no-such-user", "").status()));
-  EXPECT_TRUE(absl::IsInvalidArgument(FindWorkerUser("", "no-such-group").status()));
+  EXPECT_TRUE(absl::IsNotFound(FindWorkerUser("no-such-user", "").status()));
+  EXPECT_TRUE(absl::IsNotFound(FindWorkerUser("", "no-such-group").status()));
 }
 
 }  // namespace

@@ -102,9 +102,9 @@ TEST_F(WorkerTest, StartsWithSignalsAsAProgramExpectsThem) {
 
 TEST_F(WorkerTest, WhatCannotRunIsRefusedBeforeAndAtTheStart) {
   settings_.command = {"no-such-program-here"};
-  EXPECT_TRUE(absl::IsInvalidArgument(Launcher::Create(settings_).status()));
+  EXPECT_TRUE(absl::IsNotFound(Launcher::Create(settings_).status()));
   settings_.command = {folder_};
-  EXPECT_TRUE(absl::IsInvalidArgument(Launcher::Create(settings_).status()));
+  EXPECT_TRUE(absl::IsNotFound(Launcher::Create(settings_).status()));
   const std::string script = folder_ + "/script";
   std::ofstream(script) << "#!/no/such/interpreter\n";
   std::filesystem::permissions(script, std::filesystem::perms::owner_all);

@@ -289,8 +289,8 @@ TEST(MakePlan, ListsEverythingThatUpWouldMake) {
   topology.services = ServicesBy(2, *net::IpAddress::Parse("10.77.0.1"), *net::IpAddress::Parse("fd77::1"));
   const v1::Plan plan = MakePlan(FakeConfig(), "f.yaml", topology, 2);
   EXPECT_EQ(plan.links_size(), 2);
-  EXPECT_EQ(plan.routes_size(), 4);  // by the proxy interface, and by the uplink for clients that are bound to it
-  EXPECT_EQ(plan.attachments_size(), 9);
+  EXPECT_EQ(plan.routes_size(), 4);        // by the proxy interface, and by the uplink for clients that are bound to it
+  EXPECT_EQ(plan.attachments_size(), 11);  // two of them on each other interface
   EXPECT_EQ(plan.services_size(), 2);
   uint64_t bytes = 0;
   for (const v1::PlannedMap& map : plan.maps()) bytes += map.bytes();
