@@ -37,7 +37,7 @@ function(hedgerow_config_manual page document package)
     DEPENDS "${script}" "${CMAKE_SOURCE_DIR}/docs/${document}"
     COMMENT "manual of ${page}"
     VERBATIM)
-  add_custom_target(${page}_manual DEPENDS "${CMAKE_BINARY_DIR}/manual/${page}.5")
+  add_custom_target(${page}_manual ALL DEPENDS "${CMAKE_BINARY_DIR}/manual/${page}.5")
   add_dependencies(programs ${page}_manual)
 endfunction()
 hedgerow_config_manual(hedgerow.yaml config.md hedgerow)

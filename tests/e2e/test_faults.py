@@ -164,12 +164,6 @@ def test_a_vip_that_is_an_address_of_this_host_is_refused(lab, servers, product)
     refused(product, product.config(), VIP4)
 
 
-def test_a_backend_nobody_has_a_route_to_is_refused(lab, servers, product):
-    service = product.service(DNS4)
-    service["backends"][1]["address"] = "203.0.113.7"
-    refused(product, product.config(services=[service]), "203.0.113.7")
-
-
 def test_an_ingress_qdisc_of_somebody_else_is_shared_or_refused_by_name(lab, servers, product):
     """The old `ingress` qdisc sits where clsact would: an exclusive conflict for clsact, none for TCX."""
     lab.client.run(["tc", "qdisc", "add", "dev", "eth0", "ingress"])
