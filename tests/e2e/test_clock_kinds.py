@@ -20,7 +20,7 @@ kinds = pytest.mark.parametrize("kind", KINDS)
 @pytest.fixture
 def clocked(product, servers, kind):
     """Up with this kind of clock, or skipped where the kernel has none."""
-    product.measured_by_doctor(f"clock {kind}")
+    product.measured_by_doctor(kind)
     return product.up(clock={"kind": kind, "tolerance": "100ms"})
 
 

@@ -118,14 +118,13 @@ class Product:
         """An admin command with `--json`."""
         return json.loads(self.admin(*words, "--json").stdout)
 
-    def measured_by_doctor(self, check: str) -> str:
-        """What `doctor` measured for a kind of clock or engine. A kernel that lacks it skips the test."""
-        findings = json.loads(self.run("doctor", "--json").stdout)["findings"]
-        found = next(finding["detail"] for finding in findings if finding["check"] == check)
-        if "the kernel has no sch_" in found:
-            pytest.skip(found)
-        assert "took" in found, found
-        return found
+    def measured_by_doctor(self, kind: str) -> str:
+        """What `doctor` measured for a kind of clock. A kernel that lacks it skips the test."""
+        details = {finding["check"]: finding["detail"] for finding in json.loads(self.run("doctor", "--json").stdout)["findings"]}
+        if missing := re.search(r"the kernel has no sch_\w+", details[f"kernel {kind}"]):
+            pytest.skip(missing[0])
+        assert "took" in details[f"clock {kind}"], details
+        return details[f"clock {kind}"]
 
     def up(self, config: dict | None = None, **top) -> "Product":
         """Up with this configuration. One that is up with it already stays; with another, it goes down first."""
