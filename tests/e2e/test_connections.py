@@ -47,7 +47,7 @@ def test_a_server_that_ends_loses_no_connection_and_gets_them_back(lab, servers,
     if attended:
         assert product.status()["problems"] == []
     else:
-        product.up()  # takes over what the dead daemon left
+        product.run("up", "--json", "--config", product.write(product.config()), check=True)  # takes over what the dead daemon left
 
 
 def test_a_host_that_is_cut_off_gets_no_new_connection(lab, servers, product):

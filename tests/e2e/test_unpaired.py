@@ -113,7 +113,7 @@ def test_lines_to_a_host_that_is_gone_reach_the_standby_until_it_answers(product
                 lab.replica("a").run(["ip", "addr", "replace", f"{lab.replica('a').ipv6}/64", "dev", "eth0", "nodad"])
             wait_until(lambda: send_lines(client, f"back-{service}", 1) or servers["a"].lines(f"back-{service} "),
                        timeout_s=40, what="the lines at the leader again")
-            assert not any(lost in problem for problem in product.status()["problems"])
+            wait_until(lambda: not any(lost in problem for problem in product.status()["problems"]), what="the problem's end")
     finally:
         lab.replica("a").run(["ip", "link", "set", "eth0", "up"])
         for name, value in kept.items():
