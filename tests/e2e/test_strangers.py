@@ -132,7 +132,7 @@ def test_a_masqueraded_container_takes_none_of_a_local_users_share(lab, servers,
         flood.wait()
     requests, passed = product.figure("requests", "raw4"), product.figure("passed_through", "raw4")
     with lab.inner.socket() as container:
-        for _ in range(20):
-            container.sendto(b"y" * 40, (RAW4, 4000))
+        for number in range(20):
+            container.sendto(number.to_bytes(2, "big") + b"y" * 38, (RAW4, 4000))
     wait_until(lambda: product.figure("requests", "raw4") >= requests + 20, what="the container's requests")
     assert product.figure("passed_through", "raw4") == passed
