@@ -39,10 +39,10 @@ struct hr_reply {
   __u32 config_id;
   __u32 service_id;
   __u32 backend_id;
-  __u32 index;     /* of the backend within the service */
-  __u32 known;     /* there is a flow, or a socket that is connected to the VIP: the client asked through the proxy */
-  __u32 untracked; /* the client has lately sent requests that were forwarded untracked */
-  __u32 way;       /* enum hr_way: how the answer goes back */
+  __u32 index;    /* of the backend within the service */
+  __u8 known;     /* there is a flow, or a socket that is connected to the VIP: the client asked through the proxy */
+  __u8 untracked; /* the client has lately sent requests that were forwarded untracked */
+  __u8 way;       /* enum hr_way: how the answer goes back */
 };
 
 HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, __u64 *reference) {
