@@ -96,8 +96,8 @@ TEST_F(MutationTest, WhateverClientsAndServersSendEveryRequestIsAccountedForAndN
     Advance(100 * kSecond);
     VisitAll();
   }
-  EXPECT_EQ(HR_HELD_REQUESTS(Wheel().held), 0u);
-  EXPECT_EQ(HR_HELD_COPIES(Wheel().held), 0u);
+  EXPECT_EQ(RequestsInUse(), 0u);
+  EXPECT_EQ(CopiesInUse(), 0u);
 }
 
 }  // namespace

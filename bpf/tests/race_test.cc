@@ -233,10 +233,12 @@ TEST_F(RaceTest, WhatOneCpuGivesBackAnotherTakesButForWhatEachKeeps) {
   constexpr uint32_t kBatch = 4;
   Start(WithBatchesOf(Spec(), kBatch));
   const uint32_t limit = skeleton()->rodata->load_config.max_requests;
-  // Each is another client's.
+  // Each is another client's, since one client's share is smaller.
+  List(kDns4Service, {"10.78.0.0/16"});
   const auto ask = [&](uint32_t i) {
     const std::string client = "10.78." + std::to_string(i / 250) + "." + std::to_string(i % 250 + 1);
-    return Split(
+    return SplitOf(
+               client,
                PacketBuilder(client.c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(1, "www.example.org")).Build())
         .changes;
   };

@@ -7,6 +7,8 @@
 // fragments_failed (an LRU makes room).
 #include <netinet/in.h>
 
+#include <set>
+
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 #include "proxy.skel.h"
@@ -113,15 +115,30 @@ TEST_F(SplitterReasonTest, PoolFullThenRequestsFull) {
   Start(spec);
   // Each request is another client's, since one client's share is smaller.
   List(kDns4Service, {"10.77.0.0/16"});
-  const auto client = [](uint16_t id) { return "10.77.1." + std::to_string(id); };
-  const auto ask = [&](uint16_t id) {
+  const auto ask_as = [&](const std::string &client, uint16_t id) {
     return SplitOf(
-        client(id),
-        PacketBuilder(client(id).c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
+        client,
+        PacketBuilder(client.c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
   };
-  const auto find = [&](uint16_t id) {
-    return FindRequest(kDns4Service, client(id).c_str(), kClientPort, {0, static_cast<uint8_t>(id)});
+  const auto find_as = [&](const std::string &client, uint16_t id) {
+    return FindRequest(kDns4Service, client.c_str(), kClientPort, {0, static_cast<uint8_t>(id)});
   };
+  // Two clients that have one place in `clients`, as some have by chance, share what one client has.
+  std::vector<std::string> clients;
+  std::set<uint32_t> places;
+  for (int i = 1; i <= 250 && clients.size() < 135; ++i) {
+    const std::string client = "10.77.1." + std::to_string(i);
+    ask_as(client, 200);
+    const uint32_t place = Request(find_as(client, 200)).client;
+    if (places.insert(place).second) clients.push_back(client);
+    Reply(PacketBuilder(kA4, client.c_str())
+              .Udp(kDnsPort, kClientPort, DnsAnswer(DnsQuery(200, "www.example.org")))
+              .Build());
+    VisitAll();
+  }
+  ASSERT_EQ(clients.size(), 135u);
+  const auto ask = [&](uint16_t id) { return ask_as(clients[id], id); };
+  const auto find = [&](uint16_t id) { return find_as(clients[id], id); };
   // 32 copies may be parked: the 33rd request goes untracked.
   for (uint16_t id = 1; id <= 32; ++id) ASSERT_EQ(ask(id).changes.size(), 1u) << id;
   ExpectForwarded(ask(33), "dns4", "pool_full", kA4);
