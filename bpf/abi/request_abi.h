@@ -360,11 +360,11 @@ struct hr_backend_load {
                       deadline or retention */
   __u32 reported;  /* load that it reported, in 256ths */
   __u64 reported_ns;
-  __u64 lost_ns;        /* for how long requests counted as in flight that it never answered, all together */
-  __u32 smoothed;       /* its load as new requests saw it lately, in 65,536ths */
-  __u16 failing;        /* share of its requests that it left unanswered, or refused, and another backend answered, in
-                           65,536ths        (impaired.bpf.h) */
-  __u16 failing_client; /* whose the last one was, + 1 */
+  __u64 lost_ns;         /* for how long requests counted as in flight that it never answered, all together */
+  __u32 smoothed;        /* its load as new requests saw it lately, in 65,536ths */
+  __u16 failing;         /* share of its requests that it left unanswered, or refused, and another backend answered, in
+                            65,536ths (impaired.bpf.h) */
+  __u16 failing_witness; /* whose the last one was, its low half; 0 = there was none */
   __u64 pad[4];
   __u32 median[HR_LOAD_LEVELS];  /* of answer times, by requests in flight when the answer came; in units of 1,024 ns, 0
                                     = none */

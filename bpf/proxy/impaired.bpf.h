@@ -3,8 +3,8 @@
  * A backend that lives and fails: it answers some requests, and leaves unanswered, or refuses, what another backend
  * then answers (a resolver without its uplink, a server one of whose workers hangs). Only requests that another backend
  * has answered count against it, so neither slowness nor a request that no backend answers does; and only while it
- * answers others, because a silence is health.bpf.h's matter. What one client alone brings counts once, as long as
- * others use the service.
+ * answers others, because a silence is health.bpf.h's matter. What one user or interface alone brings counts once, as
+ * long as others use the service.
  *
  * From a 64th of its requests on, its hedges are failovers: free, if they are of use. From an eighth on it is IMPAIRED,
  * if another backend fails at half as many at most: requests go around it as around one that is down, and it is back
@@ -49,15 +49,17 @@ HR_GLOBAL int hr_note_outcome(__u32 config_id, __u32 backend_id, __u32 client, _
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
   struct hr_service_config *config = hr_config_of(config_id);
   __u64 now_ns = hr_now_ns();
-  __u32 last, failing;
+  __u16 last, witness;
+  __u32 failing;
   int impaired;
 
   if (!state || !load || !config) return 0;
   impaired = state->health == HR_IMPAIRED;
   if (failed && !impaired) {
-    last = READ_ONCE(load->failing_client);
-    WRITE_ONCE(load->failing_client, client + 1);
-    if (last == client + 1 && !hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns)) return 0;
+    witness = (__u16)hr_witness_of(client);
+    last = READ_ONCE(load->failing_witness);
+    WRITE_ONCE(load->failing_witness, witness);
+    if (last == witness && !hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns)) return 0;
   }
   failing = hr_smooth(READ_ONCE(load->failing), failed ? 65535 : 0, impaired ? HR_PROBED_SHIFT : shift & 15);
   WRITE_ONCE(load->failing, failing);

@@ -153,19 +153,22 @@ HR_INLINE int hr_tracks_nothing(const struct hr_reply *reply) {
   return reply->config->attempts < 2 || (policy && READ_ONCE(policy->switches) & HR_SWITCH_BYPASS);
 }
 
-/* A datagram that no request can be named by: a backend that was sent datagrams of the flow lives. A flow's former
- * backend is out of the client's conversation. */
+/*
+ * A datagram that no request can be named by: a backend that was sent datagrams of this client's lives, also one of a
+ * service whose datagrams need no answer. A flow's former backend is out of the client's conversation.
+ */
 HR_INLINE struct hr_answer hr_judge_unpaired(struct __sk_buff *skb, struct hr_packet *packet,
                                              const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_flow_key key;
   struct hr_flow *flow;
 
-  if (reply->config->profile.reply_correlation.pairing != HR_PAIR_FLOW) return answer;
-  /* Where nothing waits a sum over each datagram of an upload would be for nothing. */
-  if (reply->flow && (!READ_ONCE(reply->backend_state->wait_since) || hr_fate(skb, packet) == HR_FATE_SURE))
+  /* Where nothing would change by it a sum over each datagram of an upload would be for nothing. */
+  if (reply->flow && ((!READ_ONCE(reply->backend_state->wait_since) && reply->backend_state->health == HR_HEALTHY) ||
+                      hr_fate(skb, packet) == HR_FATE_SURE))
     hr_note_answer(reply->config, reply->config_id, reply->backend_state, reply->backend_id, HR_NO_CLIENT,
                    reply->now_ns, reply->now_ns);
+  if (reply->config->profile.reply_correlation.pairing != HR_PAIR_FLOW) return answer;
   hr_flow_key_of(&key, &packet->destination, packet->destination_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION,
                  reply->service_id);
   flow = hr_flow_look_up(&key);

@@ -11,9 +11,14 @@ namespace {
 
 class ImpairedTest : public PacketTest {
  protected:
-  void Ask(uint16_t id, const std::string &client = kClient4) {
-    Split(PacketBuilder(client.c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build());
+  void SetUp() override {
+    PacketTest::SetUp();
+    if (!IsSkipped() && !HasFatalFailure()) List(kDns4Service, {"10.77.0.0/16"});
   }
+  static Bytes Query(uint16_t id, const std::string &client) {
+    return PacketBuilder(client.c_str(), kDns4).Udp(kClientPort, kDnsPort, DnsQuery(id, "www.example.org")).Build();
+  }
+  void Ask(uint16_t id, const std::string &client = kClient4) { SplitOf(client, Query(id, client)); }
   RunResult Answer(uint16_t id, const char *backend, const std::string &client = kClient4, uint8_t rcode = 0) {
     Advance(kMillisecond);
     return Reply(PacketBuilder(backend, client.c_str())
@@ -88,6 +93,27 @@ TEST_F(ImpairedTest, TwoClientsDo) {
     Leave(true, i % 2 == 0 ? kClient4 : "10.77.3.7", "10.77.2.1");
   }
   EXPECT_EQ(Health(), HR_IMPAIRED);
+}
+
+// A container sends from any source of its network.
+TEST_F(ImpairedTest, ManySourcesBehindOneInterfaceAmongOthersAreOne) {
+  for (int i = 0; i < 200; ++i) {
+    const std::string client = "10.77.3." + std::to_string(i % 100 + 1);
+    const uint16_t id = next_id_, other = static_cast<uint16_t>(id + 1);
+    next_id_ = static_cast<uint16_t>(next_id_ + 2);
+    Split(Query(id, client), {.ingress_ifindex = 77});
+    const uint32_t request = Find(id, client);
+    Advance(kMillisecond);
+    Ask(other);
+    Answer(other, kA4);
+    FireNow(request);
+    Answer(id, kB4, client);
+    EndRetention(request);
+    VisitAll();
+    Clones(HR_MARK_HEDGE, 1);
+  }
+  EXPECT_EQ(Health(), HR_HEALTHY);
+  EXPECT_LT(BackendLoad(kDns4A).failing, 65536u / 64);
 }
 
 TEST_F(ImpairedTest, ASlowLeaderIsNotImpaired) {

@@ -155,6 +155,16 @@ TEST_F(OneWayTest, WhatABackendSendsAllTheSameReachesTheClientAndShowsThatItLive
   EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
 }
 
+TEST_F(OneWayTest, WhatIsDamagedOrToAClientThatHasSentItNothingShowsNothing) {
+  SentTo();
+  Unreachable(kA4);
+  Bytes damaged = PacketBuilder(kA4, kClient4).Udp(kRawPort, kClientPort, Text("answer")).Build();
+  damaged.back() ^= 1;
+  Reply(damaged);
+  EXPECT_EQ(Answer(kA4, 1000).verdict, kUntouched);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_DOWN);
+}
+
 TEST_F(OneWayTest, ADryRunSteersNothing) {
   ServicePolicy(kRaw4Service).switches = HR_SWITCH_DRY_RUN;
   SentTo();
@@ -394,6 +404,18 @@ TEST_F(FlowTest, WhatTheBackendSendsKeepsTheFlowOfAClientThatOnlyReceives) {
   EXPECT_EQ(SentTo(), kA4) << "and the client's next datagram belongs to it";
   Advance(302 * kSecond);
   EXPECT_EQ(Answer(kA4).verdict, kUntouched) << "both have been silent";
+}
+
+TEST_F(FlowTest, ADamagedDatagramMakesNoBackendHealthy) {
+  SentTo();
+  Unreachable(kA4);
+  ASSERT_EQ(BackendState(kRaw4A).health, HR_DOWN);
+  Bytes damaged = PacketBuilder(kA4, kClient4).Udp(kRawPort, kClientPort, Text("answer")).Build();
+  damaged.back() ^= 1;
+  Reply(damaged);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_DOWN);
+  Answer(kA4);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
 }
 
 TEST_F(FlowTest, AFormerBackendKeepsNoFlow) {
