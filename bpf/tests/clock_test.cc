@@ -7,6 +7,7 @@
 
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/on_cpu.h"
 #include "bpf/tests/test_links.h"
 #include "proxy.skel.h"
 
@@ -146,6 +147,7 @@ TEST_F(ClockTest, AFormerRequestIsRemovedWithoutTouchingItsKeysNextOne) {
 }
 
 TEST_F(ClockTest, FreedPlacesAreUsedAgain) {
+  const OnCpu here;
   // Far more requests than places, one after the other: nothing may leak.
   for (uint16_t id = 1; id <= 200; ++id) {
     ASSERT_EQ(Ask(id) != 0, true) << id;

@@ -14,6 +14,7 @@
 #include <thread>
 
 #include "bpf/tests/kernel_fixture.h"
+#include "bpf/tests/on_cpu.h"
 #include "bpf/tests/test_links.h"
 #include "proxy.skel.h"
 
@@ -125,22 +126,6 @@ class RaceTest : public PacketTest {
   }
 
   uint16_t ids_ = 48;
-};
-
-// The thread that it stands in runs on one CPU while it lives.
-class OnCpu {
- public:
-  explicit OnCpu(size_t cpu) {
-    sched_getaffinity(0, sizeof(before_), &before_);
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(cpu, &one);
-    EXPECT_EQ(sched_setaffinity(0, sizeof(one), &one), 0) << cpu;
-  }
-  ~OnCpu() { sched_setaffinity(0, sizeof(before_), &before_); }
-
- private:
-  cpu_set_t before_;
 };
 
 TEST_F(RaceTest, NothingIsLostWhenEverythingHappensAtOnce) {
