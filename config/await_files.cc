@@ -15,11 +15,18 @@
 namespace hedgerow::config {
 
 absl::Status AwaitFiles(const std::string& file_name, int signals, const std::function<void(Diagnostics&)>& load) {
+  constexpr int kSettle_s = 60;
   std::string reported;
-  for (;;) {
+  for (int settling_s = kSettle_s;;) {
     Diagnostics errors(file_name);
     load(errors);
-    if (!errors.only_absent_files()) return errors.ToStatus();
+    // What has just come may not be whole yet, nor readable, and a certificate is there before its key.
+    if (errors.only_absent_files())
+      settling_s = 0;
+    else if (!errors.only_of_files() || settling_s++ >= kSettle_s)
+      return errors.ToStatus();
+    // Waiting is what it is started for: without it systemd would end it after TimeoutStartSec=.
+    operate::NotifyServiceManager("READY=1\nWATCHDOG=1");
     if (const std::string missing = absl::StrJoin(errors.Lines(), "; "); missing != reported) {
       reported = missing;
       LogWarning("waits for files, and looks again every second: ", missing);

@@ -42,6 +42,7 @@ void Diagnostics::Add(Mark mark, absl::string_view path, absl::string_view messa
                       const std::vector<std::string>& files) {
   const auto absent = [](const std::string& file) { return access(file.c_str(), F_OK) != 0 && errno == ENOENT; };
   if (std::any_of(files.begin(), files.end(), absent)) ++absent_;
+  if (!files.empty()) ++of_files_;
   if (kept_.size() >= kMaxKept) {
     ++dropped_;
     return;

@@ -39,6 +39,7 @@ class Diagnostics {
   bool empty() const { return kept_.empty(); }
   // Those that were kept, in the order of the file.
   std::vector<Diagnostic> InOrder() const;
+  bool only_of_files() const { return of_files_ > 0 && of_files_ == kept_.size() + dropped_; }
   bool only_absent_files() const { return absent_ > 0 && absent_ == kept_.size() + dropped_; }
   const std::string& file_name() const { return file_name_; }
 
@@ -51,7 +52,7 @@ class Diagnostics {
   std::string file_name_;
   std::vector<Diagnostic> kept_;
   size_t dropped_ = 0;
-  size_t absent_ = 0;
+  size_t absent_ = 0, of_files_ = 0;
 };
 
 // Quotes a value from the file for an error message: printable, and at most

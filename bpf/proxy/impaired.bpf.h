@@ -95,7 +95,8 @@ HR_GLOBAL int hr_note_failures(__u32 config_id, __u32 request_index, __u32 place
     if (READ_ONCE(state->last_receive_ns) > request->sent_ns &&
         (state->health == HR_IMPAIRED || (place == request->first && READ_ONCE(request->rechecks) == HR_SPOKEN_SINCE) ||
          request->sent_ns >= HR_PAUSED_UNTIL_NS(READ_ONCE(state->paused_until))))
-      hr_note_outcome(config_id, backend_id, request->client, 1, HR_OUTCOME_SHIFT);
+      hr_note_outcome(config_id, backend_id, request->client, 1,
+                      place == request->first ? HR_OUTCOME_SHIFT : HR_HEDGED_SHIFT);
   }
   return 0;
 }

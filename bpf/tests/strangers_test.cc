@@ -7,6 +7,7 @@
 #include <netinet/in.h>
 #include <sys/socket.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "absl/strings/str_cat.h"
@@ -108,9 +109,13 @@ TEST_F(StrangersTest, NeitherContainersNorLocalUsersSendInAVipsName) {
   const Bytes forged = PacketBuilder(kDns6, kClient6).Udp(kDnsPort, kClientPort, Text("x")).UdpLength(0).Build();
   const Changes dropped = {{"host:forged_vip", 1}};
   for (const auto &[packet, verdict] : {std::pair(forged, kDropped), std::pair(Refusal(kA6, 1, 4), kDropped)}) {
-    const RunResult comes_in = Guard(packet, {.ifindex = other, .ingress_ifindex = other});
+    Bytes here = packet;
+    std::copy_n(TestLinks::Get().uplink.mac.begin(), 6, here.begin());  // to this host
+    const RunResult comes_in = Guard(here, {.ifindex = other, .ingress_ifindex = other});
     EXPECT_EQ(comes_in.verdict, verdict);
     EXPECT_EQ(comes_in.changes, dropped);
+    EXPECT_EQ(Guard(packet, {.ifindex = other, .ingress_ifindex = other}).verdict, kUntouched)
+        << "for another host, to which a bridge passes it on";
   }
   EXPECT_EQ(Guard(forged, {.ifindex = other}).verdict, kDropped) << "a local socket's";
   EXPECT_EQ(Guard(forged, {.ifindex = other, .ingress_ifindex = 1234}).verdict, kUntouched)

@@ -128,8 +128,9 @@ void Guardian::EverySecond() {
   NoteProgramsBefore();
   UpdateProblems();
   // A loop that turns; a hung one is started again by its unit (WatchdogSec=).
+  operate::NotifyServiceManager("WATCHDOG=1");  // alone: systemd drops a message of more than 4 KiB whole
   operate::NotifyServiceManager(absl::StrCat(
-      "WATCHDOG=1\nSTATUS=", facts_.problems.size(), " problems",
+      "STATUS=", facts_.problems.size(), " problems",
       facts_.problems.empty() ? "" : ", first: ", facts_.problems.empty() ? "" : facts_.problems.front().text));
   if (snapshot.ok() && on_snapshot_ != nullptr) on_snapshot_(*snapshot);
 }

@@ -213,13 +213,22 @@ ProxyInstance::Restored ProxyInstance::RestoreAttachments() {
 }
 
 // The guard, in both directions, on each interface that is no uplink and no proxy's own. One that is followed already
-// is let go where it has become an uplink or is gone.
+// is let go where it has become an uplink or is gone. By TCX alone: a clsact qdisc of ours would keep an `ingress`
+// qdisc of others (CNI's bandwidth, libvirt) from their own links. What comes by a child of another interface, or
+// through a pair within this namespace, was judged where it came in, and may be an answer of ours on its way.
 void ProxyInstance::KeepGuards(const NetworkView& network, const Topology& next, Followed& out) {
   const ProgramInfo guard = ProgramNamed(kGuardProgram);
   std::set<int> wanted;
+  const bool by_tcx = std::any_of(attachments_.begin(), attachments_.end(), [](const auto& attachment) {
+    return attachment->spec().role == kReplyProgram && attachment->mechanism() == net::Mechanism::kTcx;
+  });
+  const auto is_judged_before = [](const net::LinkInfo& link) {
+    return link.peer_ifindex != 0 || link.kind == "macvlan" || link.kind == "macvtap" || link.kind == "ipvlan" ||
+           link.kind == "ipvtap";
+  };
   for (const net::LinkInfo& link : network.links) {
-    if (link.ifindex != net::kLoopbackIfindex && !next.uplinks.contains(link.ifindex) &&
-        !network.IsOfAProxy(link.ifindex, config_))
+    if (by_tcx && !is_judged_before(link) && link.ifindex != net::kLoopbackIfindex &&
+        !next.uplinks.contains(link.ifindex) && !network.IsOfAProxy(link.ifindex, config_))
       wanted.insert(link.ifindex);
   }
   std::erase_if(attachments_, [&](const std::shared_ptr<net::Attachment>& attachment) {
