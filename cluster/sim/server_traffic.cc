@@ -21,6 +21,8 @@ namespace {
 
 constexpr size_t kSocketMax = 512;  // packets; a full socket drops
 constexpr size_t kTakenMax = 64;    // of a socket, in one turn
+// What waited in the hypervisor (docs/SAFETY.md, Exactly once).
+constexpr uint64_t kHandedOverWithin_ns = 900 * kMillisecond;
 
 }  // namespace
 
@@ -43,10 +45,16 @@ void Server::Resume() {
     const uint64_t since_ns = *stands_since_ns_;
     stood_ns_ = StoodStill_ns();
     stands_since_ns_.reset();
-    // A card with several queues hands over first whichever it likes.
+    // A card with several queues hands over first whichever it likes, or within a second.
     if (world_.random.Chance(500'000)) {
       from_peers_.insert(from_peers_.begin(), from_clients_.begin(), from_clients_.end());
       from_clients_.clear();
+    } else if (world_.random.Chance(500'000)) {
+      world_.time.After(world_.random.Below(kHandedOverWithin_ns),
+                        [this, held = std::exchange(from_clients_, {}), incarnation = incarnations_] {
+                          if (incarnation != incarnations_) return;
+                          for (const std::function<void()>& take : held) Arrive(from_clients_, take);
+                        });
     }
     // By a clock that went on the node sees it itself (Node::RunTurn).
     if (up() && !clock_stands_ && world_.time.now_ns() - since_ns >= kv::kStandstill_ns) replica_->StoodStill();
