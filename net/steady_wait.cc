@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include <algorithm>
 #include <chrono>
 #include <condition_variable>
 #include <map>
@@ -102,7 +103,9 @@ bool AwaitSteadily(absl::Mutex& mutex, const absl::Condition& condition, absl::D
   if (condition.Eval() || timeout <= absl::ZeroDuration()) return condition.Eval();
   Alarms* const alarms = TheAlarms();
   Wait wait{.mutex = &mutex};
-  const std::optional<Alarms::Entry> entry = alarms->Add(Clock::now() + absl::ToChronoNanoseconds(timeout), &wait);
+  // Beyond a century the clock would overflow.
+  const auto at = Clock::now() + absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(24 * 365 * 100)));
+  const std::optional<Alarms::Entry> entry = alarms->Add(at, &wait);
   if (!entry.has_value()) return mutex.AwaitWithTimeout(condition, timeout);
   const auto over = [&] { return wait.ended || condition.Eval(); };
   mutex.Await(absl::Condition(&over));

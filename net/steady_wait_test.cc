@@ -48,6 +48,18 @@ TEST(SteadyWait, EndsAtItsTimeThoughTheClockWasSetBack) {
   EXPECT_GE(Seconds() - began, 0.05);
 }
 
+TEST(SteadyWait, WithoutATimeoutEndsWhenItIsToldTo) {
+  StopSignal stop;
+  const double began = Seconds();
+  std::thread other([&] {
+    absl::SleepFor(absl::Milliseconds(50));
+    stop.Notify();
+  });
+  EXPECT_TRUE(stop.WaitFor(absl::InfiniteDuration()));
+  EXPECT_GE(Seconds() - began, 0.05);
+  other.join();
+}
+
 TEST(SteadyWait, EndsWhenItsConditionHolds) {
   absl::Mutex mutex;
   bool done = false;
