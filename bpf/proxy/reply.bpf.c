@@ -122,9 +122,10 @@ HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *pack
 /*
  * Is this datagram, which names no request, to one that its client sent to the backend itself, perhaps from a port that
  * used the VIP lately? It is if a socket is connected to the backend. Where a profile's answers are one datagram the
- * answer to a tracked request finds that request, however late it comes (hr_late). Otherwise it is direct also if a
- * socket is connected to nothing, which would take both, and if none is connected to the VIP. Inline for the same
- * reason as hr_goes_direct.
+ * answer to a tracked request finds that request, however late it comes (hr_late); one with options or extension
+ * headers looks for none, and is the client's all the same (`late`, too). Otherwise it is direct also if a socket is
+ * connected to nothing, which would take both, and if none is connected to the VIP. Inline for the same reason as
+ * hr_goes_direct.
  */
 HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_reply *reply,
                                  __u32 late) {
@@ -240,7 +241,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     answer.reason = HR_REASON_BAD_CHECKSUM;
   } else if (request) {
     answer = hr_judge(skb, payload, request, reply, hr_is_nack(skb, payload, reply->config, reply->config_id));
-  } else if (hr_answers_another(skb, packet, reply, late)) {
+  } else if (hr_answers_another(skb, packet, reply, late || fate == HR_FATE_OPEN)) {
     hr_reason(reply->service_stats, HR_REASON_DIRECT);
     return TC_ACT_UNSPEC;
   } else if (late) {

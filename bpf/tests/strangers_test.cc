@@ -215,7 +215,7 @@ TEST_F(StrangersTest, AnAnswerWithIpOptionsPassesAndWinsNothing) {
                                   .Udp(53, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org")))
                                   .Ipv4Options({131, 7, 4, 10, 77, 0, 1})
                                   .Build());
-  EXPECT_NE(run.verdict, kDropped);
+  EXPECT_EQ(run.verdict, kRedirected) << "in the VIP's name, whatever its socket is connected to";
   EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
   EXPECT_NE(BackendState(kDns4A).wait_since, 0u);
   EXPECT_EQ(Reply(DnsReply4(1, kA4)).changes.at("dns4.won_by_first"), 1);
