@@ -234,7 +234,7 @@ TEST_F(StrangersTest, OnlyWhatNamesARequestOfTheBackendsIsASignOfLife) {
   damaged.back() ^= 1;
   const std::vector<std::pair<const char *, Bytes>> forged = {
       {"bytes", PacketBuilder(kA4, kClient4).Udp(53, kClientPort, Text("abc")).Build()},
-      {"an id that nobody uses", DnsReply4(60000, kA4)},
+      {"an id of no request", DnsReply4(60000, kA4)},
       {"a request's id, another question", DnsReply4(3, kA4, 0, "other.example.org")},
       {"an answer that came before", DnsReply4(1, kA4)},
       {"a loser's that came before", DnsReply4(2, kA4)},
