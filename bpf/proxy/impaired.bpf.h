@@ -43,12 +43,15 @@ HR_INLINE int hr_is_outdone(const struct hr_service_config *config, __u32 backen
   return 0;
 }
 
-/* A request of this client that this backend was sent, and that a backend has answered. A global function: rare. */
-HR_GLOBAL int hr_note_outcome(__u32 config_id, __u32 backend_id, __u32 client, __u32 failed, __u32 shift) {
+/*
+ * Of a request that this backend was sent, and that a backend has answered: which one it has failed at; 0: it has
+ * answered. Whether its client was alone is asked as of then. A global function: rare.
+ */
+HR_GLOBAL int hr_note_outcome(__u32 config_id, __u32 backend_id, __u32 failed, __u32 shift) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
   struct hr_service_config *config = hr_config_of(config_id);
-  __u64 now_ns = hr_now_ns();
+  const struct hr_request *request;
   __u16 last, witness;
   __u32 failing;
   int impaired;
@@ -56,10 +59,12 @@ HR_GLOBAL int hr_note_outcome(__u32 config_id, __u32 backend_id, __u32 client, _
   if (!state || !load || !config) return 0;
   impaired = state->health == HR_IMPAIRED;
   if (failed && !impaired) {
-    witness = (__u16)hr_witness_of(client);
+    request = hr_request_at(failed);
+    if (!request) return 0;
+    witness = (__u16)hr_witness_of(request->client);
     last = READ_ONCE(load->failing_witness);
     WRITE_ONCE(load->failing_witness, witness);
-    if (last == witness && !hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns)) return 0;
+    if (last == witness && !hr_is_alone(HR_CONFIG_SERVICE(config_id), request->sent_ns)) return 0;
   }
   failing = hr_smooth(READ_ONCE(load->failing), failed ? 65535 : 0, impaired ? HR_PROBED_SHIFT : shift & 15);
   WRITE_ONCE(load->failing, failing);
@@ -67,7 +72,7 @@ HR_GLOBAL int hr_note_outcome(__u32 config_id, __u32 backend_id, __u32 client, _
     __sync_val_compare_and_swap(&state->health, HR_IMPAIRED, HR_HEALTHY);
   } else if (!impaired && failed && failing >= HR_FAILING_MANY && !config->cluster_id &&
              hr_is_outdone(config, backend_id, failing)) {
-    state->health_since_ns = now_ns;
+    state->health_since_ns = hr_now_ns();
     if (__sync_val_compare_and_swap(&state->health, HR_HEALTHY, HR_IMPAIRED) == HR_HEALTHY)
       hr_count(hr_stats_of(HR_CONFIG_SERVICE(config_id)), HR_SUSPECTED);
   }
@@ -95,7 +100,7 @@ HR_GLOBAL int hr_note_failures(__u32 config_id, __u32 request_index, __u32 place
     if (READ_ONCE(state->last_receive_ns) > request->sent_ns &&
         (state->health == HR_IMPAIRED || (place == request->first && READ_ONCE(request->rechecks) == HR_SPOKEN_SINCE) ||
          request->sent_ns >= HR_PAUSED_UNTIL_NS(READ_ONCE(state->paused_until))))
-      hr_note_outcome(config_id, backend_id, request->client, 1,
+      hr_note_outcome(config_id, backend_id, request_index,
                       place == request->first ? HR_OUTCOME_SHIFT : HR_HEDGED_SHIFT);
   }
   return 0;
@@ -104,6 +109,5 @@ HR_GLOBAL int hr_note_failures(__u32 config_id, __u32 request_index, __u32 place
 /* It has answered a request. */
 HR_INLINE void hr_note_success(__u32 config_id, __u32 backend_id, const struct hr_request *request, __u32 place) {
   if (hr_failing(backend_id))
-    hr_note_outcome(config_id, backend_id, request->client, 0,
-                    place == request->first ? HR_OUTCOME_SHIFT : HR_HEDGED_SHIFT);
+    hr_note_outcome(config_id, backend_id, 0, place == request->first ? HR_OUTCOME_SHIFT : HR_HEDGED_SHIFT);
 }

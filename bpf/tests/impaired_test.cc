@@ -31,7 +31,8 @@ class ImpairedTest : public PacketTest {
   }
   hr_health Health() { return static_cast<hr_health>(BackendState(kDns4A).health); }
   // The leader answers a request that came after this one, which it leaves: the standby answers the hedge, or does not.
-  void Leave(bool standby_answers = true, const std::string &client = kClient4, const std::string &others = kClient4) {
+  void Leave(bool standby_answers = true, const std::string &client = kClient4, const std::string &others = kClient4,
+             uint64_t judged_after_ns = 0) {
     const uint16_t id = next_id_, other = static_cast<uint16_t>(id + 1);
     next_id_ = static_cast<uint16_t>(next_id_ + 2);
     Ask(id, client);
@@ -45,6 +46,7 @@ class ImpairedTest : public PacketTest {
       EndRetention(request);
     else
       MakeExpired(request);
+    Advance(judged_after_ns);
     VisitAll();
     Clones(HR_MARK_HEDGE, 1);
   }
@@ -84,6 +86,12 @@ TEST_F(ImpairedTest, ARequestThatNoBackendAnswersSaysNothing) {
 
 TEST_F(ImpairedTest, OneClientAmongOthersMovesNothing) {
   for (int i = 0; i < 200; ++i) Leave(true, kClient4, "10.77.2.1");
+  EXPECT_EQ(Health(), HR_HEALTHY);
+  EXPECT_LT(BackendLoad(kDns4A).failing, 65536u / 64);
+}
+
+TEST_F(ImpairedTest, NorDoesOneWhoseRequestsAreJudgedOnceTheOthersHaveGone) {
+  for (int i = 0; i < 200; ++i) Leave(true, kClient4, "10.77.2.1", 2 * kSecond);
   EXPECT_EQ(Health(), HR_HEALTHY);
   EXPECT_LT(BackendLoad(kDns4A).failing, 65536u / 64);
 }
