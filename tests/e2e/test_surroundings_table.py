@@ -21,6 +21,7 @@ from deploy.lab.servers.load import binary
 from harness.dns import UdpClient
 from harness.product import BIN, VIP4, wait_until
 
+PROJECT = Path(__file__).resolve().parents[2]
 SERVES = ""
 PROXY, NODE = "hedgerowd", "hedgerow-node"
 BOTH = (PROXY, NODE)
@@ -42,7 +43,12 @@ class Row:
 
 
 def tmpfs(folder: str, options: str) -> str:
-    return f"mount -t tmpfs -o {options} none {folder}"
+    """A tree that is below the folder is there as before."""
+    tree = shlex.quote(str(PROJECT))
+    if not PROJECT.is_relative_to(folder):
+        return f"mount -t tmpfs -o {options} none {folder}"
+    return (f"exec 9<{tree}; mount -t tmpfs none {folder}; mkdir -p {tree}; mount --no-canonicalize --bind /proc/self/fd/9 {tree}; exec 9<&-; "
+            f"mount -o remount,{options} {folder}")
 
 
 def full(folder: str) -> str:
