@@ -147,7 +147,7 @@ class Cleaner {
   void RemoveLinks() {
     for (const LinkInfo& link : links_) {
       // A veth takes its other end along, so look again before each.
-      if (!BelongsTo(link, instance_) || !FindLink(link.ifindex).ok()) continue;
+      if (!BelongsTo(link, instance_) || LinkIsGone(link.ifindex)) continue;
       Note(DeleteOwnedLink(link.name, instance_), absl::StrCat("interface ", link.name));
     }
   }

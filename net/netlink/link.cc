@@ -205,6 +205,8 @@ absl::StatusOr<bool> KeepAsMade(const LinkInfo& made) {
   return true;
 }
 
+bool LinkIsGone(int ifindex) { return absl::IsNotFound(FindLink(ifindex).status()); }
+
 absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options) {
   for (const std::string& name : {options.name, options.peer_name}) {
     if (absl::Status status = CheckName(name); !status.ok()) return status;
@@ -247,11 +249,8 @@ absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options) {
     }
     return absl::OkStatus();
   };
-  const absl::Status status = finish();
-  if (!status.ok()) {
-    DeleteOwnedLink(options.name, options.instance).IgnoreError();
-    return status;
-  }
+  if (absl::Status status = finish(); !status.ok())
+    return netlink::Undone(std::move(status), [&] { return DeleteOwnedLink(options.name, options.instance); });
   return pair;
 }
 

@@ -45,6 +45,8 @@ struct LinkInfo {
 
 absl::StatusOr<LinkInfo> FindLink(absl::string_view name);
 absl::StatusOr<LinkInfo> FindLink(int ifindex);
+// Not where it cannot be asked.
+bool LinkIsGone(int ifindex);
 absl::StatusOr<std::vector<LinkInfo>> ListLinks();
 
 absl::Status SetLinkUp(absl::string_view name);

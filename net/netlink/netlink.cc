@@ -268,4 +268,14 @@ absl::Status Ask(Request& request, absl::string_view what, const Visitor& visit)
   return socket->Ask(request, what, visit);
 }
 
+absl::Status Undone(absl::Status failed, const std::function<absl::Status()>& undo) {
+  // Once more: what was done, and the answer to it lost, is done then.
+  if (undo().ok()) return failed;
+  const absl::Status status = undo();
+  if (status.ok()) return failed;
+  return absl::Status(failed.code(),
+                      absl::StrCat(std::string(failed.message()),
+                                   "; what it has made cannot be removed: ", std::string(status.message())));
+}
+
 }  // namespace hedgerow::net::netlink

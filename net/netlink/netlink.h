@@ -140,4 +140,7 @@ class Socket {
 absl::Status Do(Request& request, absl::string_view what);
 absl::Status Ask(Request& request, absl::string_view what, const Visitor& visit);
 
+// What failed half way: `undo` removes what it has made, twice if need be. The error says so where it cannot.
+absl::Status Undone(absl::Status failed, const std::function<absl::Status()>& undo);
+
 }  // namespace hedgerow::net::netlink

@@ -262,12 +262,14 @@ absl::Status AddVipRoute(const VipRoute& route) {
       });
   if (led || (lookup.ok() && lookup->reach == Reach::kRouted && lookup->ifindex == route.ifindex))
     return absl::OkStatus();
-  DeleteVipRoute(route).IgnoreError();
-  if (!lookup.ok()) return lookup.status();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the route ", ToString(route), " takes no effect: the kernel ",
-      lookup->reach == Reach::kRouted ? DescribeDetour(route.vip, *lookup)
-                                      : absl::StrCat("does not use it (", lookup->reason, "); is the interface up?")));
+  const auto undo = [&] { return DeleteVipRoute(route); };
+  if (!lookup.ok()) return netlink::Undone(lookup.status(), undo);
+  return netlink::Undone(absl::FailedPreconditionError(absl::StrCat(
+                             "the route ", ToString(route), " takes no effect: the kernel ",
+                             lookup->reach == Reach::kRouted
+                                 ? DescribeDetour(route.vip, *lookup)
+                                 : absl::StrCat("does not use it (", lookup->reason, "); is the interface up?"))),
+                         undo);
 }
 
 absl::Status ReplaceVipRoute(const VipRoute& route) {

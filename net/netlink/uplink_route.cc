@@ -61,8 +61,7 @@ absl::Status AddUplinkRoute(const VipRoute& route, const MacAddress& mac) {
   netlink::Request request = RouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_APPEND, route);
   if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
   status = netlink::Do(request, absl::StrCat("add the route to ", Text(route)));
-  if (!status.ok()) DeleteUplinkRoute(route).IgnoreError();
-  return status;
+  return status.ok() ? status : netlink::Undone(std::move(status), [&] { return DeleteUplinkRoute(route); });
 }
 
 absl::Status DeleteUplinkRoute(const VipRoute& route) {

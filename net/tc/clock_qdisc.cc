@@ -44,8 +44,7 @@ absl::Status InstallClockQdisc(int ifindex, const ClockQdiscOptions& options) {
   absl::Status status = AddHtbRoot(*socket, ifindex, kDefaultMinor);
   if (!status.ok()) return status;
   status = InstallPeriods(*socket, ifindex, options);
-  if (!status.ok()) RemoveClockQdisc(ifindex).IgnoreError();
-  return status;
+  return status.ok() ? status : netlink::Undone(std::move(status), [&] { return RemoveClockQdisc(ifindex); });
 }
 
 absl::StatusOr<bool> HasClockQdisc(int ifindex, ClockKind kind) {

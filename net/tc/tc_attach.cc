@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "net/fnv.h"
+#include "net/netlink/netlink.h"
 
 namespace hedgerow::net {
 namespace {
@@ -127,13 +128,13 @@ absl::StatusOr<Attachment> Attachment::AttachClsact(const AttachSpec& spec, int 
   Attachment attachment(spec);
   attachment.filter_ = FilterOf(spec);
   attachment.made_clsact_ = *made;
-  const absl::Status status = AddClsactFilter(attachment.filter_, program_fd);
+  absl::Status status = AddClsactFilter(attachment.filter_, program_fd);
   if (status.ok()) {
     attachment.live_ = true;
     return attachment;
   }
   if (*made) {
-    DeleteClsactIfUnused(spec.ifindex).IgnoreError();
+    status = netlink::Undone(std::move(status), [&] { return DeleteClsactIfUnused(spec.ifindex).status(); });
     if (!spec.pin_dir.empty()) rmdir(ClsactMarkerPath(spec.pin_dir, spec.ifindex).c_str());
   }
   return status;

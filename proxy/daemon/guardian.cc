@@ -97,7 +97,7 @@ absl::Status Guardian::RepairClock() {
   const int ifindex = instance_.links().clock.link.ifindex;
   const auto present = net::HasClockQdisc(ifindex, instance_.clock().kind);
   if (present.ok() && *present) return absl::OkStatus();
-  if (!net::FindLink(ifindex).ok()) return absl::OkStatus();  // the follower has the link made again
+  if (net::LinkIsGone(ifindex)) return absl::OkStatus();  // the follower has the link made again
   absl::Status status = net::InstallClockQdisc(ifindex, instance_.clock());
   if (status.ok()) LogInfo("restored the clock's queueing discipline");
   return status;

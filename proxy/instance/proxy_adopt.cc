@@ -335,7 +335,10 @@ void ProxyInstance::RollBack() {
     if (!status.ok()) LogError("while undoing a failed takeover: ", std::string(status.message()));
   }
   undo_.Forget();
-  for (const std::string& link : links_anew_) net::DeleteOwnedLink(link, config_.instance()).IgnoreError();
+  for (const std::string& link : links_anew_) {
+    if (const absl::Status status = net::DeleteOwnedLink(link, config_.instance()); !status.ok())
+      LogError("while undoing a failed takeover: ", std::string(status.message()));
+  }
   if (!old_programs_.empty()) {
     std::error_code error;
     std::filesystem::remove_all(absl::StrCat(pin_folder_, "/", record_->data().program_folder()), error);

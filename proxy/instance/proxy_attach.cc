@@ -55,7 +55,7 @@ absl::Status ProxyInstance::AttachProgram(const ProgramInfo& program, int ifinde
   const std::shared_ptr<net::Attachment> made = attachments_.back();
   undo_.Push(UndoOfAttachment(*made), [made]() -> absl::Status {
     // An interface that is gone took its programs with it.
-    if (!net::FindLink(made->spec().ifindex).ok()) {
+    if (net::LinkIsGone(made->spec().ifindex)) {
       made->Detach().IgnoreError();
       return absl::OkStatus();
     }
@@ -119,7 +119,7 @@ absl::StatusOr<net::Attachment> ProxyInstance::TakeOver(const net::AttachSpec& s
 absl::Status ProxyInstance::AttachReplies(const ProgramInfo& program, const Topology& topology) {
   for (const auto& [ifindex, link] : topology.uplinks) {
     // One that has gone since is followed later.
-    if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
+    if (AttachmentOn(ifindex, program.name) != nullptr || net::LinkIsGone(ifindex)) continue;
     const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
     if (!status.ok()) return Annotate(status, absl::StrCat("uplink ", link.name));
   }
@@ -152,7 +152,7 @@ std::set<int> ProxyInstance::RecordedUplinks() const {
 // Uplinks of an earlier daemon by which only retired backends are reached: their replies still arrive.
 absl::Status ProxyInstance::AdoptRetiredReplies(const ProgramInfo& program) {
   for (const int ifindex : RecordedUplinks()) {
-    if (AttachmentOn(ifindex, program.name) != nullptr || !net::FindLink(ifindex).ok()) continue;
+    if (AttachmentOn(ifindex, program.name) != nullptr || net::LinkIsGone(ifindex)) continue;
     const absl::Status status = AttachProgram(program, ifindex, net::Direction::kIngress);
     if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
   }
@@ -165,7 +165,7 @@ absl::Status ProxyInstance::AdoptSplitters(const ProgramInfo& program) {
   for (const auto& [ifindex, link] : topology_.uplinks) uplinks.insert(ifindex);
   for (const int ifindex : uplinks) {
     auto standing = net::Attachment::Adopt(AttachSpecOf(program, ifindex, net::Direction::kEgress));
-    if (absl::IsNotFound(standing.status()) || !net::FindLink(ifindex).ok()) continue;
+    if (absl::IsNotFound(standing.status()) || net::LinkIsGone(ifindex)) continue;
     if (standing.ok()) standing->Release().IgnoreError();
     const absl::Status status = AttachProgram(program, ifindex, net::Direction::kEgress);
     if (!status.ok()) return Annotate(status, absl::StrCat("interface number ", ifindex));
@@ -175,7 +175,7 @@ absl::Status ProxyInstance::AdoptSplitters(const ProgramInfo& program) {
 
 absl::StatusOr<bool> ProxyInstance::IsAttached(const net::Attachment& attachment) const {
   const net::AttachSpec& spec = attachment.spec();
-  if (!net::FindLink(spec.ifindex).ok()) return true;
+  if (net::LinkIsGone(spec.ifindex)) return true;
   // Removing a qdisc leaves a link's program attached. But another interface may have come by this number.
   if (attachment.mechanism() != net::Mechanism::kClsact) return attachment.IsLive();
   const auto filters = net::ListClsactFilters(spec.ifindex, spec.direction);
@@ -262,7 +262,7 @@ void ProxyInstance::DetachUnusedUplinks() {
     if (!on_uplink || topology_.uplinks.contains(spec.ifindex)) return false;
     absl::Status status = attachment->Detach();
     // An interface that is gone took its programs with it; else this would be tried, and told, every second.
-    if (!net::FindLink(spec.ifindex).ok()) status = absl::OkStatus();
+    if (net::LinkIsGone(spec.ifindex)) status = absl::OkStatus();
     if (!status.ok()) LogError(std::string(status.message()));
     if (status.ok()) undo_.Drop(UndoOfAttachment(*attachment));
     return status.ok();

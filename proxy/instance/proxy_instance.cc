@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "absl/strings/str_cat.h"
+#include "net/netlink/netlink.h"
 #include "operate/version.h"
 #include "operate/log.h"
 #include "proxy/instance/proxy_instance_parts.h"
@@ -333,7 +334,8 @@ absl::Status ProxyInstance::PutRoute(const WantedRoute& wanted, uint32_t rule_pr
   if (status.ok() && rule_priority != 0) status = net::AddVipRule(rule);
   if (status.ok()) status = known == routes_.end() ? net::AddVipRoute(route) : net::ReplaceVipRoute(route);
   // PutRules() takes over the rule of a route that stands.
-  if (!status.ok() && rule_priority != 0 && !stood) net::DeleteVipRule(rule).IgnoreError();
+  if (!status.ok() && rule_priority != 0 && !stood)
+    status = net::netlink::Undone(std::move(status), [&] { return net::DeleteVipRule(rule); });
   if (!status.ok())
     return Annotate(status, absl::StrCat("service ", wanted.service, ": route to ", route.vip.ToString()));
   if (known != routes_.end()) {
