@@ -41,7 +41,7 @@ function(hedgerow_config_manual page document package)
   add_dependencies(programs ${page}_manual)
 endfunction()
 hedgerow_config_manual(hedgerow.yaml config.md hedgerow)
-hedgerow_config_manual(node.yaml cluster.md hedgerow-node)
+hedgerow_config_manual(node.yaml node-config.md hedgerow-node)
 
 # hedgerow_install(COMPONENT PROGRAM SECTION)
 function(hedgerow_install component program section)
