@@ -69,14 +69,16 @@ endfunction()
 hedgerow_install_units(hedgerow hedgerowd.service hedgerow-steer@.service hedgerow-steer-adopt@.service)
 hedgerow_install_units(hedgerow-node hedgerow-node.service)
 
-# To be copied to /etc: configurations with comments, and their pages of the manual.
-function(hedgerow_install_example component example)
-  install(FILES "deploy/systemd/${example}.example" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${component}/examples"
-          RENAME ${example} COMPONENT ${component})
+# To be copied to /etc, or to be run: an example of each use, tried by tests/test_examples.py; and pages of the manual.
+function(hedgerow_install_examples component)
+  foreach(pattern IN LISTS ARGN)
+    file(GLOB examples CONFIGURE_DEPENDS "docs/examples/${pattern}")
+    install(FILES ${examples} DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${component}/examples" COMPONENT ${component})
+  endforeach()
 endfunction()
-hedgerow_install_example(hedgerow hedgerow.yaml)
-hedgerow_install_example(hedgerow steer.conf)
-hedgerow_install_example(hedgerow-node node.yaml)
+hedgerow_install_examples(hedgerow hedgerow*.yaml steer.conf)
+hedgerow_install_examples(hedgerow-node node*.yaml)
+hedgerow_install_examples(hkv store*.py)
 install(FILES "${CMAKE_BINARY_DIR}/manual/hedgerow.yaml.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" COMPONENT hedgerow)
 install(FILES "${CMAKE_BINARY_DIR}/manual/node.yaml.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" COMPONENT hedgerow-node)
 
