@@ -26,22 +26,23 @@ hedgerow_manual(hedgerow-steer 8 help)
 hedgerow_manual(hedgerowd 8)
 hedgerow_manual(hkv 1)
 
-# hedgerow_config_manual(PAGE DOCUMENT PACKAGE): the page PAGE(5), of the table of keys in docs/DOCUMENT. The schema's tests hold that
-# table to the schema.
-function(hedgerow_config_manual page document package)
+# hedgerow_config_manual(PAGE PACKAGE DOCUMENT...): the page PAGE(5), of the tables of keys in docs/DOCUMENT. The schema's tests hold those
+# to the schema.
+function(hedgerow_config_manual page package)
   set(script "${CMAKE_SOURCE_DIR}/cmake/config_manual.py")
+  list(TRANSFORM ARGN PREPEND "${CMAKE_SOURCE_DIR}/docs/" OUTPUT_VARIABLE documents)
   add_custom_command(
     OUTPUT "${CMAKE_BINARY_DIR}/manual/${page}.5"
-    COMMAND /usr/bin/python3 "${script}" "${CMAKE_SOURCE_DIR}/docs/${document}" ${page} ${package} ${PROJECT_VERSION}
+    COMMAND /usr/bin/python3 "${script}" ${page} ${package} ${PROJECT_VERSION} ${documents}
             > "${CMAKE_BINARY_DIR}/manual/${page}.5"
-    DEPENDS "${script}" "${CMAKE_SOURCE_DIR}/docs/${document}"
+    DEPENDS "${script}" ${documents}
     COMMENT "manual of ${page}"
     VERBATIM)
   add_custom_target(${page}_manual ALL DEPENDS "${CMAKE_BINARY_DIR}/manual/${page}.5")
   add_dependencies(programs ${page}_manual)
 endfunction()
-hedgerow_config_manual(hedgerow.yaml config.md hedgerow)
-hedgerow_config_manual(node.yaml node-config.md hedgerow-node)
+hedgerow_config_manual(hedgerow.yaml hedgerow config.md profile-language.md)
+hedgerow_config_manual(node.yaml hedgerow-node node-config.md)
 
 # hedgerow_install(COMPONENT PROGRAM SECTION)
 function(hedgerow_install component program section)

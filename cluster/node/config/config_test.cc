@@ -409,7 +409,7 @@ TEST(NodeConfigSchema, EveryKeyHasATypeARangeAndADefaultInside) {
 }
 
 TEST(NodeConfigSchema, EveryKeyIsDocumentedWithItsDefaultAndRange) {
-  config::ExpectDocumented(*v1::NodeConfigFile::descriptor(), "docs/node-config.md");
+  config::ExpectDocumented(*v1::NodeConfigFile::descriptor(), {"docs/node-config.md"});
 }
 
 // Five keys seed settings. Both tables say what such a value may be.
