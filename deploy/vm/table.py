@@ -19,24 +19,14 @@ _FIRST_TABLE = "### 6.1 ("
 _HEAD = """# Kernels
 
 What works on stock kernels of Debian and Ubuntu, under emulation ([deploy/vm](../deploy/vm/README.md)). `deploy/vm/table.py` makes
-this page: the engines from a full `./dev vm test`, the rest from its last records. Do not edit it.
+this page. Do not edit it.
 
 ## Engines
 
-How a copy is held until it falls due: Hedgerow's wheel with each of its two clocks, and `hr-delay-line` (bench/delay_line), the
-published technique, which holds it in a queueing discipline. The hedging delay is 10 ms, an answer takes 2 ms; the client sends the
-next request when it has the answer.
-
-| column | says |
-| --- | --- |
-| attach | how the programs are attached: `tcx` (Linux 6.6 and later) or `clsact` (all) |
-| works | "no" where the kernel lacks that; nothing was measured then, and the rest of the row is empty |
-| p99 ms | of the answers' times |
-| `fire_error` | when the copy was really sent, after the time when it was due |
-| laps | rounds of the wheel's clock during the run. A queueing discipline has no such clock |
-
-The times are virtual: one emulated CPU, one nanosecond for an instruction, no caches and no contention. They repeat
-exactly, and compare engines and kernels with each other, not with a real machine.
+How a copy is held until it falls due: Hedgerow's wheel with each of its two clocks, and `hr-delay-line`, the published technique, which
+holds it in a queueing discipline. The delay is 10 ms, an answer takes 2 ms. `fire_error` is the time of the send after the time when it was
+due; laps are rounds of the wheel's clock. "no": the kernel lacks `tcx`. Times are virtual (one nanosecond for an instruction, no caches):
+they compare engines and kernels with each other, not with a real machine.
 
 """
 _COLUMNS = ("engine", "attach", "works", "p99 ms", "fire_error p50 us", "fire_error p99 us", "laps")

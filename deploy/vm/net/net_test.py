@@ -80,7 +80,7 @@ def test_a_new_record_of_a_card_leaves_the_others(records):
     assert "| 6.12 | 0 of 6 | 1 of 6 | 2 of 6 | 0 of 6 |" in record.section()
     record.write(PAIR, "6.12.3", [ROW | {"uplink": "plain", "offloads": ["tso", "lro"]}])
     assert "On at the client's card: tso, lro (plain)." in record.section()
-    assert "| vlan | 9000 | tcx | yes |  |" in record.section()
+    assert "| vlan | 9000 | tcx | hedge, loser: ; 2.7 kB: ;" in record.section(), "what is not yes is named"
 
 
 def test_the_driver_may_refuse_and_a_check_may_not_fail():

@@ -14,33 +14,26 @@ from deploy.vm.net.models import MODELS
 
 FOLDER = Path(__file__).parent / "record"
 CHECKS = {"udp": "UDP", "hedge": "hedge, loser", "big": "2.7 kB", "tcp": "TCP", "checksums": "checksums"}
-XDP = {"native": "native XDP", "generic": "generic XDP", "auto": "`auto`"}
+XDP = {"native": "`native`", "generic": "`generic`", "auto": "`auto`"}
 HEADING = "## Network drivers"
 _NOT_COMPARED = ("commit",)
 _INTRO = HEADING + """
 
-`./dev vm net test` makes these tables: two emulated machines, unmodified kernels, and the cards that QEMU has
-([deploy/vm](../deploy/vm/README.md#real-drivers)). The client with the proxy has one machine; three backends share the other, each in a
-namespace with a card of its own.
+`./dev vm net test` makes these tables: two emulated machines with unmodified kernels, one for the client with the proxy, one for three backends, and the cards that QEMU has
+([deploy/vm](../deploy/vm/README.md#real-drivers)). A cell is a row below.
 
 """
-_COLUMNS_TEXT = """A cell is a row of the tables below: a kernel, a card, what carries the addresses, an MTU, and how the programs are attached. One
-that was not recorded yet has no row.
-
-| column | says |
+_COLUMNS_TEXT = """| column | says |
 | --- | --- |
-| uplink | what carries the addresses on all hosts: the card itself (plain), a VLAN on it, an active-backup bond, or a bridge |
-| MTU | of the cards and the uplinks |
-| attach | how the proxy's programs are attached at the uplink: `tcx` (Linux 6.6 and later) or `clsact` (all) |
-| UDP | yes: `dig` gets the answer of each leader from the VIP, in both address families |
-| hedge, loser | yes: the leader is stopped, and one question is answered by a standby; the leader's late answer ends in the proxy. Directly the question stays without answer |
-| 2.7 kB | yes: answers of 2.7 kB and questions of 2 kB, fragmented where the MTU is 1500 |
-| TCP | yes: a zone transfer of 150 kB in, 2 MB out, with segmentation offloads on |
-| checksums | yes: no host has received a wrong checksum. Backends b and c verify each one in software, and the client does so for a while, except where it says "not by the client": its driver does not leave them to the kernel |
-| native XDP, generic XDP, `auto` | where the programs of `hedgerow-node` ran with that setting of `offloads.xdp`, and why not in the driver, in the kernel's words. Three nodes elect a leader, announce it to the proxy, and store a value; heartbeats are answered and counted in the kernel; the leader is killed, and the next one stores a value. Empty: this setting was not tried in this row |
+| uplink | what carries the addresses: the card itself (plain), a VLAN on it, an active-backup bond, or a bridge |
+| attach | the proxy's programs at the uplink: `tcx` (Linux 6.6 and later) or `clsact` (all) |
+| checks | "all": `dig` by the VIP in both address families; a hedge, and the loser's end; answers of 2.7 kB; a zone transfer of 150 kB in, 2 MB out; and no wrong checksum at any host. Each exception is named ("not by the client": its driver keeps checksums to itself) |
+| XDP of a node | where its programs ran with each setting of `offloads.xdp`, and why not in the driver. Three nodes elect a leader, which is killed, and store values |
 | commit | of Hedgerow, when the row was recorded; with a +, files had changed since |
 
 """
+
+
 def key_of(row: dict) -> str:
     return f"{row['uplink']}-{row['mtu']}-{row['attach']}"
 
@@ -119,11 +112,15 @@ def _offloads(rows: list[dict]) -> str:
 
 
 def _table(rows: list[dict]) -> str:
-    columns = [*CHECKS, *XDP, "commit"]
-    head = ("uplink", "MTU", "attach", *CHECKS.values(), *XDP.values(), "commit")
-    lines = [head, ["---"] * len(head),
-             *((row["uplink"], str(row["mtu"]), row["attach"], *(row.get(column, "") for column in columns)) for row in rows)]
-    return _lines(lines)
+    head = ("uplink", "MTU", "attach", "checks", "XDP of a node", "commit")
+    return _lines([head, ["---"] * len(head),
+                   *((row["uplink"], str(row["mtu"]), row["attach"], _but(CHECKS, row, "yes") or "all", _but(XDP, row, ""), row.get("commit", ""))
+                     for row in rows)])
+
+
+def _but(columns: dict[str, str], row: dict, usual: str) -> str:
+    """The columns that say something else than usual."""
+    return "; ".join(f"{title}: {row.get(column, '')}" for column, title in columns.items() if row.get(column, "") != usual)
 
 
 def _lines(lines: Iterable[Iterable[str]]) -> str:
