@@ -6,7 +6,7 @@ from pathlib import Path
 
 PROJECT = Path(__file__).resolve().parents[1]
 INDEX = PROJECT / "docs" / "README.md"
-MOST, MOST_OF_A_PAGE = 0, 6_000
+MOST, MOST_OF_A_PAGE = 45_000, 6_000
 
 
 def pages() -> set[Path]:

@@ -49,9 +49,10 @@ def _instructions() -> str:
     files = {path.stem: path for path in VERIFIED.glob("*.tsv")}
     counts = {series: counts_of(files[series]) for series in sorted(files, key=lambda series: [int(word) for word in series.split(".")])}
     compilers = {path.read_text(encoding="ascii").splitlines()[0].removeprefix("# ") for path in files.values()}
-    programs = sorted({name for each in counts.values() for name in each})
+    most = {name: max(each.get(name, 0) for each in counts.values()) for each in counts.values() for name in each}
+    programs = sorted(most, key=most.get, reverse=True)[:6]
     return (f"{_INSTRUCTIONS}\n\nHow many instructions the verifier processes before it accepts a program that {' and '.join(sorted(compilers))} "
-            "compiled; a million is the kernel's limit.\n\n" +
+            "compiled; a million is the kernel's limit. The six largest:\n\n" +
             _table(("program", *counts), ((name, *(str(each.get(name, "-")) for each in counts.values())) for name in programs)))
 
 
