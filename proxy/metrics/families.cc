@@ -174,7 +174,8 @@ std::vector<Metric> OtherMetrics() {
       {kLeaders, kGauge, "leader_term", "the term that the leader was announced for; 0 before the first announcement",
        OfServices([](Service service) { return service.leader.term; })},
       {kLeaders, kCounter, "announcements_total",
-       "announcements, by `result` ([reasons.md](reasons.md)). Alert on no `accepted` for seconds, and on any `tag` or `epoch`",
+       "announcements, by `result`: [reasons.md](reasons.md) says what each `announce_` reason means. Alert on no "
+       "`accepted` for seconds, and on any `tag` or `epoch`",
        OfReasons("result", kAnnounce)},
       {kHedging, kGauge, "budget_ratio", "extra load that hedges may cause, as configured: 0.05 is 5 %", FillBudget},
       {kHedging, kGauge, "budget_tokens", "hedges the budget allows now", OfServices(&ServiceSnapshot::budget_tokens)},
@@ -198,12 +199,14 @@ std::vector<Metric> OtherMetrics() {
       {kBackends, kCounter, "backend_sent_total", "datagrams sent to it", OfBackends(&BackendSnapshot::sends)},
       {kBackends, kCounter, "backend_unanswered_total",
        "first sends that it left unanswered while they were waited for", OfBackends(&BackendSnapshot::unanswered)},
-      {kBackends, kGauge, "backend_in_flight", "requests that it was sent, copies at once apart, and has not answered",
+      {kBackends, kGauge, "backend_in_flight",
+       "requests that it was sent, copies at once apart, and has not answered, up to their deadline, or retention where another backend won",
        EachBackend([](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
          Add(family, BackendLabels(service, i), std::max(service.backends[i].load_state.in_flight, 0));
        })},
       {kBackends, kGauge, "backend_load_ratio",
-       "its load: requests in flight, of how many are when its answers are slow, or what it reports. 1 is full",
+       "its load as copies at once and the choice of a standby see it: in flight, of how many are when its answers are slow, or what it "
+       "reports. 1 is full; 0 also while nothing has slowed it yet",
        EachBackend([](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
          Add(family, BackendLabels(service, i), LoadShare(service.backends[i]));
        })},
@@ -230,14 +233,17 @@ std::vector<Metric> OtherMetrics() {
       {kMachine, kCounter, "adoptions_total", "daemons that have taken over the kernel part since it was made",
        OfAdoption(&v1::Adoption::adoptions)},
       {kMachine, kCounter, "unattended_stops_total",
-       "times that hedging stopped because no daemon had lived for `unattended_timeout`",
+       "times that hedging stopped because no daemon had lived for `unattended_timeout`; "
+       "`hedgerow_reasons_total{reason=\"no_daemon\"}` counts the requests",
        OfAdoption(&v1::Adoption::unattended_stops)},
       {kMachine, kCounter, "reloads_total",
-       "reloads since the daemon started, by `result`: `applied`, `unchanged`, `invalid` (errors in the file), `refused`, "
-       "`failed` (all was undone)",
+       "reloads of the configuration since the daemon started, by `result`: `applied`; `unchanged`; `invalid` (the "
+       "file has errors), `refused` (it cannot be applied to what runs), `failed` (an error on the way; all was "
+       "undone). After the last three the former configuration is still in force",
        FillReloads},
       {kMachine, kGauge, "config_last_reload_successful",
-       "0 when the last reload was `invalid`, `refused` or `failed`; alert on 0 for minutes",
+       "0 when the last reload was `invalid`, `refused` or `failed`; alert on 0 for minutes "
+       "(`HedgerowConfigNotInForce`), because the next start may run another configuration",
        Once([](const Scrape& scrape) { return !LastReloadFailed(scrape); })},
       {kMachine, kGauge, "config_last_reload_success_timestamp_seconds",
        "when the configuration in force came into force, in seconds since 1970", Once([](const Scrape& scrape) {
@@ -255,7 +261,8 @@ std::vector<Metric> OtherMetrics() {
        "times that the ways to all backends and VIPs were compared with what is in force",
        Once([](const Scrape& scrape) { return scrape.facts.network.looks; })},
       {kMachine, kCounter, "network_looks_deferred_total",
-       "looks that waited, because all looks take a tenth of a processor at most",
+       "looks that waited, a second at most, because all looks together take a tenth of a processor at most: something changes "
+       "the network without end",
        Once([](const Scrape& scrape) { return scrape.facts.network.deferred; })},
       {kMachine, kCounter, "network_events_lost_total",
        "times that the kernel dropped messages because too many came; everything was compared then",
