@@ -1,6 +1,6 @@
 #!/usr/bin/python3
 # SPDX-License-Identifier: Apache-2.0
-"""The manual page of a configuration file, of the table of keys in its page of docs/: config_manual.py DOCUMENT PAGE PACKAGE VERSION."""
+"""The manual page of a configuration file, of the tables of keys in its pages of docs/: config_manual.py PAGE PACKAGE VERSION DOCUMENT..."""
 
 import re
 import sys
@@ -20,8 +20,9 @@ def entry(key: str, default: str, takes: str, meaning: str) -> str:
 
 
 def main() -> None:
-    document, page, package, version = sys.argv[1:]
-    table = Path(document).read_text(encoding="utf-8").split("\n| key | default | ", 1)[1].split("\n\n", 1)[0].splitlines()[2:]
+    page, package, version, *documents = sys.argv[1:]
+    table = [row for document in documents
+             for row in Path(document).read_text(encoding="utf-8").split("\n| key | default | ", 1)[1].split("\n\n", 1)[0].splitlines()[2:]]
     program = "hedgerowd" if package == "hedgerow" else package
     sys.stdout.write(
         f'.TH {roff(page.upper())} 5 "" "hedgerow {roff(version)}" "Hedgerow"\n.SH NAME\n{page} \\- configuration of {roff(program)}\n'

@@ -26,22 +26,23 @@ hedgerow_manual(hedgerow-steer 8 help)
 hedgerow_manual(hedgerowd 8)
 hedgerow_manual(hkv 1)
 
-# hedgerow_config_manual(PAGE DOCUMENT PACKAGE): the page PAGE(5), of the table of keys in docs/DOCUMENT. The schema's tests hold that
-# table to the schema.
-function(hedgerow_config_manual page document package)
+# hedgerow_config_manual(PAGE PACKAGE DOCUMENT...): the page PAGE(5), of the tables of keys in docs/DOCUMENT. The schema's tests hold those
+# to the schema.
+function(hedgerow_config_manual page package)
   set(script "${CMAKE_SOURCE_DIR}/cmake/config_manual.py")
+  list(TRANSFORM ARGN PREPEND "${CMAKE_SOURCE_DIR}/docs/" OUTPUT_VARIABLE documents)
   add_custom_command(
     OUTPUT "${CMAKE_BINARY_DIR}/manual/${page}.5"
-    COMMAND /usr/bin/python3 "${script}" "${CMAKE_SOURCE_DIR}/docs/${document}" ${page} ${package} ${PROJECT_VERSION}
+    COMMAND /usr/bin/python3 "${script}" ${page} ${package} ${PROJECT_VERSION} ${documents}
             > "${CMAKE_BINARY_DIR}/manual/${page}.5"
-    DEPENDS "${script}" "${CMAKE_SOURCE_DIR}/docs/${document}"
+    DEPENDS "${script}" ${documents}
     COMMENT "manual of ${page}"
     VERBATIM)
   add_custom_target(${page}_manual ALL DEPENDS "${CMAKE_BINARY_DIR}/manual/${page}.5")
   add_dependencies(programs ${page}_manual)
 endfunction()
-hedgerow_config_manual(hedgerow.yaml config.md hedgerow)
-hedgerow_config_manual(node.yaml cluster.md hedgerow-node)
+hedgerow_config_manual(hedgerow.yaml hedgerow config.md profile-language.md)
+hedgerow_config_manual(node.yaml hedgerow-node node-config.md)
 
 # hedgerow_install(COMPONENT PROGRAM SECTION)
 function(hedgerow_install component program section)
@@ -69,14 +70,16 @@ endfunction()
 hedgerow_install_units(hedgerow hedgerowd.service hedgerow-steer@.service hedgerow-steer-adopt@.service)
 hedgerow_install_units(hedgerow-node hedgerow-node.service)
 
-# To be copied to /etc: configurations with comments, and their pages of the manual.
-function(hedgerow_install_example component example)
-  install(FILES "deploy/systemd/${example}.example" DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${component}/examples"
-          RENAME ${example} COMPONENT ${component})
+# To be copied to /etc, or to be run: an example of each use, tried by tests/test_examples.py; and pages of the manual.
+function(hedgerow_install_examples component)
+  foreach(pattern IN LISTS ARGN)
+    file(GLOB examples CONFIGURE_DEPENDS "docs/examples/${pattern}")
+    install(FILES ${examples} DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/${component}/examples" COMPONENT ${component})
+  endforeach()
 endfunction()
-hedgerow_install_example(hedgerow hedgerow.yaml)
-hedgerow_install_example(hedgerow steer.conf)
-hedgerow_install_example(hedgerow-node node.yaml)
+hedgerow_install_examples(hedgerow hedgerow*.yaml steer.conf)
+hedgerow_install_examples(hedgerow-node node*.yaml)
+hedgerow_install_examples(hkv store*.py)
 install(FILES "${CMAKE_BINARY_DIR}/manual/hedgerow.yaml.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" COMPONENT hedgerow)
 install(FILES "${CMAKE_BINARY_DIR}/manual/node.yaml.5" DESTINATION "${CMAKE_INSTALL_MANDIR}/man5" COMPONENT hedgerow-node)
 

@@ -8,6 +8,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include <google/protobuf/descriptor.h>
 
@@ -22,8 +23,9 @@ bool IsNumber(const google::protobuf::FieldDescriptor& field);
 // Of the type, range and default of every key.
 void ExpectSoundRules(const google::protobuf::Descriptor& type);
 
-// `page` below the project's root, such as "docs/config.md", has one table row for each key, which starts with the
-// path and says whether the key is required, its default, both ends of its range and the words it takes.
-void ExpectDocumented(const google::protobuf::Descriptor& type, const std::string& page);
+// `pages` below the project's root, such as "docs/config.md", have one table row for each key, which starts with the
+// path and says whether the key is required, its default, both ends of its range and the words it takes. The keys of a
+// block that stands in several places have theirs at the first.
+void ExpectDocumented(const google::protobuf::Descriptor& type, const std::vector<std::string>& pages);
 
 }  // namespace hedgerow::config

@@ -45,7 +45,7 @@ def test_the_configuration_of_the_readme_is_sound(tmp_path):
     assert "1 services, 2 backends" in done.stdout
 
 
-@pytest.mark.parametrize("page", sorted((PROJECT / "docs" / "recipes").glob("*.md")) + [PROJECT / "docs" / "profiles.md"], ids=lambda page: page.stem)
+@pytest.mark.parametrize("page", sorted((PROJECT / "docs" / "recipes").glob("*.md")) + [PROJECT / "docs" / "profile-language.md"], ids=lambda page: page.stem)
 def test_what_a_recipe_requires_is_whole_sentences(page):
     """A comma within [ ] ends a text of YAML, and `validate` shows what follows as a requirement of its own."""
     for block in re.findall(r"```yaml\n(services:.*?)```", page.read_text(encoding="utf-8"), re.DOTALL):

@@ -23,11 +23,10 @@ def plain(template: str) -> str:
 def tables() -> str:
     made = []
     for group in yaml.safe_load(RULES.read_text(encoding="utf-8"))["groups"]:
-        made += [f"### {TITLES[group['name']]}", "", "| alert | severity | it says | what it means, and what to do |", "|---|---|---|---|"]
+        made += [f"### {TITLES[group['name']]}", "", "| alert | severity | what it means, and what to do |", "|---|---|---|"]
         for rule in group["rules"]:
             if "alert" in rule:
-                notes = rule["annotations"]
-                made.append(f"| `{rule['alert']}` | {rule['labels']['severity']} | {plain(notes['summary'])} | {plain(notes['description'])} |")
+                made.append(f"| `{rule['alert']}` | {rule['labels']['severity']} | {plain(rule['annotations']['description'])} |")
         made.append("")
     return "\n".join(made)
 

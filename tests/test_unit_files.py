@@ -96,7 +96,7 @@ def test_what_workers_write_to_outlives_their_supervisor():
 
 
 def test_the_pages_example_of_a_group_is_the_shipped_one():
-    example = (UNITS / "steer.conf.example").read_text(encoding="utf-8")
+    example = (UNITS.parents[1] / "docs/examples/steer.conf").read_text(encoding="utf-8")
     values = dict(re.findall(r'^(STEER_\w+)="(.*?)"$', example.replace("\\\n", ""), re.MULTILINE))
     used = re.findall(r"\$(\w+)", UnitFile(UNITS / f"{STEER}.service").last("ExecStart"))
     assert used == list(values) == ["STEER_OPTIONS", "STEER_COMMAND"]

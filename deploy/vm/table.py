@@ -19,24 +19,14 @@ _FIRST_TABLE = "### 6.1 ("
 _HEAD = """# Kernels
 
 What works on stock kernels of Debian and Ubuntu, under emulation ([deploy/vm](../deploy/vm/README.md)). `deploy/vm/table.py` makes
-this page: the engines from a full `./dev vm test`, the rest from its last records. Do not edit it.
+this page. Do not edit it.
 
 ## Engines
 
-How a copy is held until it falls due: Hedgerow's wheel with each of its two clocks, and `hr-delay-line` (bench/delay_line), the
-published technique, which holds it in a queueing discipline. The hedging delay is 10 ms, an answer takes 2 ms; the client sends the
-next request when it has the answer.
-
-| column | says |
-| --- | --- |
-| attach | how the programs are attached: `tcx` (Linux 6.6 and later) or `clsact` (all) |
-| works | "no" where the kernel lacks that; nothing was measured then, and the rest of the row is empty |
-| p99 ms | of the answers' times |
-| `fire_error` | when the copy was really sent, after the time when it was due |
-| laps | rounds of the wheel's clock during the run. A queueing discipline has no such clock |
-
-The times are virtual: one emulated CPU, one nanosecond for an instruction, no caches and no contention. They repeat
-exactly, and compare engines and kernels with each other, not with a real machine.
+How a copy is held until it falls due: Hedgerow's wheel with each of its two clocks, and `hr-delay-line`, the published technique, which
+holds it in a queueing discipline. The delay is 10 ms, an answer takes 2 ms. `fire_error` is the time of the send after the time when it was
+due; laps are rounds of the wheel's clock. "no": the kernel lacks `tcx`. Times are virtual (one nanosecond for an instruction, no caches):
+they compare engines and kernels with each other, not with a real machine.
 
 """
 _COLUMNS = ("engine", "attach", "works", "p99 ms", "fire_error p50 us", "fire_error p99 us", "laps")
@@ -59,9 +49,10 @@ def _instructions() -> str:
     files = {path.stem: path for path in VERIFIED.glob("*.tsv")}
     counts = {series: counts_of(files[series]) for series in sorted(files, key=lambda series: [int(word) for word in series.split(".")])}
     compilers = {path.read_text(encoding="ascii").splitlines()[0].removeprefix("# ") for path in files.values()}
-    programs = sorted({name for each in counts.values() for name in each})
+    most = {name: max(each.get(name, 0) for each in counts.values()) for each in counts.values() for name in each}
+    programs = sorted(most, key=most.get, reverse=True)[:6]
     return (f"{_INSTRUCTIONS}\n\nHow many instructions the verifier processes before it accepts a program that {' and '.join(sorted(compilers))} "
-            "compiled; a million is the kernel's limit.\n\n" +
+            "compiled; a million is the kernel's limit. The six largest:\n\n" +
             _table(("program", *counts), ((name, *(str(each.get(name, "-")) for each in counts.values())) for name in programs)))
 
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The proxy's schema: its rules are sound, docs/config.md documents it, and a service's profile may be what
-// proxy/profiles/ has.
+// The proxy's schema: its rules are sound, docs/config.md and profile-language.md document it, and a service's profile
+// may be what proxy/profiles/ has.
 
 #include "config/schema.h"
 
@@ -27,7 +27,7 @@ TEST(Schema, EveryNumberIsRequiredOrHasADefault) {
 }
 
 TEST(Schema, EveryKeyIsDocumentedWithItsDefaultAndRange) {
-  ExpectDocumented(*v1::Config::descriptor(), "docs/config.md");
+  ExpectDocumented(*v1::Config::descriptor(), {"docs/config.md", "docs/profile-language.md"});
 }
 
 TEST(Schema, AProfileIsAFileOfTheFolderOrRaw) {

@@ -84,11 +84,11 @@ TEST(DocsTest, ReasonsHaveTheirRows) {
   Page page("reasons.md");
   std::map<std::string, std::string> tables;
   for (const ReasonRow& reason : kReasons)
-    absl::StrAppend(&tables[std::string(reason.kind)], "| ", reason.number, " | `", reason.name, "` | ", reason.when,
-                    " | ", reason.remedy, " |\n");
+    absl::StrAppend(&tables[std::string(reason.kind)], "| `", reason.name, "` | ", reason.when, " | ", reason.remedy,
+                    " |\n");
   for (const auto& [kind, rows] : tables)
-    page.Replace(absl::StrCat("`", kind, "`"), "| number |",
-                 absl::StrCat("| number | name | when | what to do |\n|---|---|---|---|\n", rows));
+    page.Replace(absl::StrCat("`", kind, "`"), "| name |",
+                 absl::StrCat("| name | when | what to do |\n|---|---|---|\n", rows));
 }
 
 TEST(DocsTest, ProblemsHaveTheirRows) {

@@ -174,8 +174,7 @@ std::vector<Metric> OtherMetrics() {
       {kLeaders, kGauge, "leader_term", "the term that the leader was announced for; 0 before the first announcement",
        OfServices([](Service service) { return service.leader.term; })},
       {kLeaders, kCounter, "announcements_total",
-       "announcements, by `result`: [reasons.md](reasons.md) says what each `announce_` reason means. Alert on no "
-       "`accepted` for seconds, and on any `tag` or `epoch`",
+       "announcements, by `result` ([reasons.md](reasons.md)). Alert on no `accepted` for seconds, and on any `tag` or `epoch`",
        OfReasons("result", kAnnounce)},
       {kHedging, kGauge, "budget_ratio", "extra load that hedges may cause, as configured: 0.05 is 5 %", FillBudget},
       {kHedging, kGauge, "budget_tokens", "hedges the budget allows now", OfServices(&ServiceSnapshot::budget_tokens)},
@@ -199,14 +198,12 @@ std::vector<Metric> OtherMetrics() {
       {kBackends, kCounter, "backend_sent_total", "datagrams sent to it", OfBackends(&BackendSnapshot::sends)},
       {kBackends, kCounter, "backend_unanswered_total",
        "first sends that it left unanswered while they were waited for", OfBackends(&BackendSnapshot::unanswered)},
-      {kBackends, kGauge, "backend_in_flight",
-       "requests that it was sent, copies at once apart, and has not answered, up to their deadline, or retention where another backend won",
+      {kBackends, kGauge, "backend_in_flight", "requests that it was sent, copies at once apart, and has not answered",
        EachBackend([](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
          Add(family, BackendLabels(service, i), std::max(service.backends[i].load_state.in_flight, 0));
        })},
       {kBackends, kGauge, "backend_load_ratio",
-       "its load as copies at once and the choice of a standby see it: in flight, of how many are when its answers are slow, or what it "
-       "reports. 1 is full; 0 also while nothing has slowed it yet",
+       "its load: requests in flight, of how many are when its answers are slow, or what it reports. 1 is full",
        EachBackend([](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
          Add(family, BackendLabels(service, i), LoadShare(service.backends[i]));
        })},
@@ -233,17 +230,14 @@ std::vector<Metric> OtherMetrics() {
       {kMachine, kCounter, "adoptions_total", "daemons that have taken over the kernel part since it was made",
        OfAdoption(&v1::Adoption::adoptions)},
       {kMachine, kCounter, "unattended_stops_total",
-       "times that hedging stopped because no daemon had lived for `unattended_timeout`; "
-       "`hedgerow_reasons_total{reason=\"no_daemon\"}` counts the requests",
+       "times that hedging stopped because no daemon had lived for `unattended_timeout`",
        OfAdoption(&v1::Adoption::unattended_stops)},
       {kMachine, kCounter, "reloads_total",
-       "reloads of the configuration since the daemon started, by `result`: `applied`; `unchanged`; `invalid` (the "
-       "file has errors), `refused` (it cannot be applied to what runs), `failed` (an error on the way; all was "
-       "undone). After the last three the former configuration is still in force",
+       "reloads since the daemon started, by `result`: `applied`, `unchanged`, `invalid` (errors in the file), `refused`, "
+       "`failed` (all was undone)",
        FillReloads},
       {kMachine, kGauge, "config_last_reload_successful",
-       "0 when the last reload was `invalid`, `refused` or `failed`; alert on 0 for minutes "
-       "(`HedgerowConfigNotInForce`), because the next start may run another configuration",
+       "0 when the last reload was `invalid`, `refused` or `failed`; alert on 0 for minutes",
        Once([](const Scrape& scrape) { return !LastReloadFailed(scrape); })},
       {kMachine, kGauge, "config_last_reload_success_timestamp_seconds",
        "when the configuration in force came into force, in seconds since 1970", Once([](const Scrape& scrape) {
@@ -261,8 +255,7 @@ std::vector<Metric> OtherMetrics() {
        "times that the ways to all backends and VIPs were compared with what is in force",
        Once([](const Scrape& scrape) { return scrape.facts.network.looks; })},
       {kMachine, kCounter, "network_looks_deferred_total",
-       "looks that waited, a second at most, because all looks together take a tenth of a processor at most: something changes "
-       "the network without end",
+       "looks that waited, because all looks take a tenth of a processor at most",
        Once([](const Scrape& scrape) { return scrape.facts.network.deferred; })},
       {kMachine, kCounter, "network_events_lost_total",
        "times that the kernel dropped messages because too many came; everything was compared then",

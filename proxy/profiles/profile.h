@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // From a profile in the words of the configuration to the bytes that the kernel programs compare
-// (bpf/abi/config_abi.h). docs/profiles.md explains the words; the *.yaml beside this file are the built-in
+// (bpf/abi/config_abi.h). docs/profile-language.md explains the words; the *.yaml beside this file are the built-in
 // profiles. Called by the daemon's spec.cc, with services that have passed every check, and by tests
 // (profile_test.h).
 #pragma once

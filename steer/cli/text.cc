@@ -109,9 +109,7 @@ std::string GroupText(const v1::Group& group) {
     absl::StrAppend(&text, Plural(group.unreadable(), "packet"), " rejected: no source could be read\n");
   if (group.pins_full() > 0)
     absl::StrAppend(&text, Plural(group.pins_full(), "connection"), " could not be recorded during a change\n");
-  auto slots = group.slots();
-  slots.MergeFrom(group.others());
-  absl::StrAppend(&text, "\n", SlotTable(slots, transports));
+  absl::StrAppend(&text, "\n", SlotTable(group.slots(), transports));
   if (group.buckets_size() == 0) return text;
   std::vector<std::vector<std::string>> rows = {{"bucket", "slot", "home", "selected"}};
   for (const v1::Bucket& bucket : group.buckets()) {

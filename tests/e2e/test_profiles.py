@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles between real clients and real servers, none of them ours: memcached with memcaslap and memcslap, coturn's
-turnserver with its stunclient, and CoAP by the configuration that docs/profiles.md shows.
+turnserver with its stunclient, and CoAP by the configuration that docs/profile-language.md shows.
 """
 
 import re
@@ -177,8 +177,8 @@ COAP = pytest.mark.servers(a="coap", b="coap")
 
 
 def documented() -> dict:
-    """The service of docs/profiles.md, as it stands there."""
-    text = (PROJECT / "docs" / "profiles.md").read_text(encoding="utf-8")
+    """The service of docs/profile-language.md, as it stands there."""
+    text = (PROJECT / "docs" / "profile-language.md").read_text(encoding="utf-8")
     return yaml.safe_load(re.search(r"```yaml\n(services:.*?)```", text, re.S).group(1))["services"][0]
 
 

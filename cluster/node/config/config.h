@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A node's configuration: a YAML file to a checked NodeConfig, every error with its place, all at once. The
-// only way `hedgerow-node` obtains one. docs/cluster.md explains each key to users. Pure but for reading the
+// only way `hedgerow-node` obtains one. docs/node-config.md explains each key to users. Pure but for reading the
 // file and the key files that it names; opens no socket and makes nothing.
 
 #pragma once
@@ -32,7 +32,7 @@ constexpr size_t kMembersMax = 7;
 // An announcement goes to each of them with every heartbeat round.
 constexpr size_t kProxiesMax = 64;
 
-// What an acknowledgement promises; docs/cluster.md.
+// What an acknowledgement promises; docs/node-config.md.
 enum class Durability : uint8_t {
   kDisk,    // synced to the disk of a majority
   kMemory,  // in the page cache of a majority: outlives the process, not the host
@@ -50,7 +50,7 @@ struct ProxyConfig {
   NetAddress address{};  // where its announcements are sent
 };
 
-// How XDP programs are attached; docs/cluster.md.
+// How XDP programs are attached; docs/node-config.md.
 enum class XdpMode : uint8_t { kAuto, kNative, kGeneric };
 
 // What the kernel may do for the node (cluster/offload). Each is off, with its reason in the status, where the
@@ -104,7 +104,7 @@ struct NamedClientConfig {
   std::vector<std::string> write{};
 };
 
-// What a source that has proved nothing may make this node do; docs/cluster.md.
+// What a source that has proved nothing may make this node do; docs/node-config.md.
 struct SourcesConfig {
   net::Networks trusted{};                          // no address of theirs can be forged: answers of any length
   uint64_t answer_bytes_per_s = 128 * 1024 * 1024;  // to each prefix that is not trusted

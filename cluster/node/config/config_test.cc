@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a sound configuration becomes, what is filled in, which files are refused for their mode, and that
-// docs/cluster.md explains every key.
+// docs/node-config.md explains every key.
 
 #include "cluster/node/config/config.h"
 
@@ -409,7 +409,7 @@ TEST(NodeConfigSchema, EveryKeyHasATypeARangeAndADefaultInside) {
 }
 
 TEST(NodeConfigSchema, EveryKeyIsDocumentedWithItsDefaultAndRange) {
-  config::ExpectDocumented(*v1::NodeConfigFile::descriptor(), "docs/cluster.md");
+  config::ExpectDocumented(*v1::NodeConfigFile::descriptor(), {"docs/node-config.md"});
 }
 
 // Five keys seed settings. Both tables say what such a value may be.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For log_runs_test: the runs of one log, one process after the other, drawn from a seed. The process that
-// does one (log_runs_victim_main.cc) and the test that judges what it has left both draw them here, so
-// nothing need be handed over but the numbers of seed and run.
+// For log_runs_test: the runs of one log, one process after the other, drawn from a seed. The process that does one
+// tells it, and so does the test that judges what it has left.
 
 #pragma once
 

@@ -7,9 +7,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdarg>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 #include <system_error>
 #include <utility>
 
@@ -24,12 +26,16 @@ namespace fs = std::filesystem;
 using Kind = DiskOperation::Kind;
 
 constexpr size_t kSector_bytes = 512;
+constexpr uint64_t kWritesUntilFull = 40;  // on the average
 
 struct Recorder {
-  std::string folder;  // empty: nothing is recorded
+  std::string folder{};  // empty: nothing is recorded
   Lies lies = Lies::kNone;
   bool kills = false;
-  std::vector<DiskOperation> operations;
+  std::vector<DiskOperation> operations{};
+  std::optional<std::mt19937_64> fills{};
+  uint64_t full_for = 0;  // so many more writes
+  uint64_t refused = 0;
 };
 Recorder& TheRecorder() {
   static Recorder& recorder = *new Recorder;
@@ -48,6 +54,25 @@ std::string BelowOf(int file) {
   if (TheRecorder().folder.empty()) return "";
   std::error_code error;
   return Below(fs::read_symlink(absl::StrCat("/proc/self/fd/", file), error).native());
+}
+
+// How much of the next write there is room for.
+size_t Room(int file, size_t bytes) {
+  Recorder& recorder = TheRecorder();
+  const std::string path = BelowOf(file);
+  if (!recorder.fills.has_value() || path.empty()) return bytes;
+  std::mt19937_64& random = *recorder.fills;
+  size_t room = 0;
+  if (recorder.full_for > 0) {
+    --recorder.full_for;
+  } else if (random() % kWritesUntilFull == 0) {
+    recorder.full_for = random() % 3;
+    room = random() % bytes;
+  } else {
+    return bytes;
+  }
+  ++recorder.refused;
+  return path == "watermark" ? 0 : room;  // it lies in one sector
 }
 
 void RecordWrite(int file, const void* bytes, ssize_t size, off_t place) {
@@ -78,7 +103,7 @@ std::string FolderOf(const std::string& path) {
 }  // namespace
 
 void RecordDisk(const std::string& folder, Lies lies) {
-  TheRecorder() = {.folder = fs::canonical(folder), .lies = lies, .kills = false, .operations = {}};
+  TheRecorder() = {.folder = fs::canonical(folder), .lies = lies};
 }
 
 void NoteOnDisk(uint64_t note) { TheRecorder().operations.push_back({.kind = Kind::kNote, .note = note}); }
@@ -91,14 +116,26 @@ std::vector<DiskOperation> StopRecording() {
   return std::exchange(TheRecorder().operations, {});
 }
 
-RecordedDisk::RecordedDisk(const std::string& folder) {
+void FillDisk(uint64_t seed) { TheRecorder().fills.emplace(seed); }
+
+uint64_t FreeDisk() {
+  TheRecorder().fills.reset();
+  return std::exchange(TheRecorder().refused, 0);
+}
+
+RecordedDisk::RecordedDisk(const std::string& folder, const std::string& unsynced) {
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(folder)) {
     const std::string name = entry.path().native().substr(folder.size() + 1);
     if (entry.is_directory()) {
       folders_.insert(name);
       continue;
     }
-    live_[name] = std::make_shared<File>(File{.synced = ReadFile(entry.path()), .unsynced = {}});
+    File& file = *(live_[name] = std::make_shared<File>());
+    if (FolderOf(name) == unsynced) {
+      file.unsynced.push_back({.place = 0, .bytes = ReadFile(entry.path())});
+    } else {
+      file.synced = ReadFile(entry.path());
+    }
   }
   durable_ = live_;
 }
@@ -246,7 +283,12 @@ int fallocate(int file, int mode, off_t place, off_t size) {
 }
 
 ssize_t pwrite(int file, const void* bytes, size_t size, off_t place) {
-  const ssize_t written = syscall(SYS_pwrite64, file, bytes, size, place);
+  const size_t room = hedgerow::storage::Room(file, size);
+  if (room == 0 && size != 0) {
+    errno = ENOSPC;
+    return -1;
+  }
+  const ssize_t written = syscall(SYS_pwrite64, file, bytes, room, place);
   hedgerow::storage::RecordWrite(file, bytes, written, place);
   return written;
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For power_cut_test: stands in the place of some functions of the C library, in a program that links it, and
-// writes down what is done to the files below a folder; then makes of it what a power cut at any point may
-// leave: of the sectors that were not synced any of their contents since, each by itself, some torn in their
-// midst (but for those of files that are one sector); of the names a first part. Of one thread. Folders are
+// For power_cut_test and log_runs_test: stands in the place of some functions of the C library, in a program that links
+// it, and writes down what is done to the files below a folder; then makes of it what a power cut at any point may
+// leave: of the sectors that were not synced any of their contents since, each by itself, some torn in their midst (but
+// for those of files that are one sector); of the names a first part. And it can be full. Of one thread. Folders are
 // durable when they are made.
 
 #pragma once
@@ -41,10 +41,16 @@ void KillAtNextSync();
 void KillNoMore();
 std::vector<DiskOperation> StopRecording();
 
+// Now and then, at moments that the seed draws, until FreeDisk: a write ends in its midst, and the next ones fail.
+void FillDisk(uint64_t seed);
+// Gives how many writes, or parts of them, it had no room for.
+uint64_t FreeDisk();
+
 class RecordedDisk {
  public:
-  // What is in `folder` is on the disk, before the first operation.
-  explicit RecordedDisk(const std::string& folder);
+  // What is in `folder` is on the disk, before the first operation; but for what is below `unsynced` in it, of which
+  // the names are.
+  explicit RecordedDisk(const std::string& folder, const std::string& unsynced = "nothing");
   void Do(const DiskOperation& operation);
   // In an empty folder, what a power cut at this point leaves.
   void Leave(const std::string& folder, std::mt19937_64& random) const;

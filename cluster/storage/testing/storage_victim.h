@@ -1,19 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// For tests that kill a writer: hr-storage-victim (storage_victim.cc) as a process. It writes a story to the
-// log in a folder and says what is durable, until it is killed.
+// For tests that kill a writer: a process of its own that begins as a copy of the test's, which must have no other
+// thread by then, and lives until it is killed or has done its part.
 
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "net/unique_fd.h"
 
 namespace hedgerow::storage {
 
+// Does `life` in a process of its own, which ends without the test's own end.
+pid_t Fork(const std::function<void()>& life);
+// How it ended, as waitpid says it.
+int Await(pid_t process);
+
+// Writes a story to a log as fast as it can, and says what is durable, until it is killed.
 class Victim {
  public:
   // The log is in `folder` as TestFolder has it; the story is the seed's.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""libcoap's example server: the protocol of the worked example in docs/profiles.md."""
+"""libcoap's example server: the protocol of the worked example in docs/profile-language.md."""
 
 from deploy.lab.servers.server import Server, round_trip
 

@@ -76,11 +76,10 @@ def test_a_new_record_of_a_card_leaves_the_others(records):
     assert [row["uplink"] for row in record.read("6.12")["cards"]["igb"]["rows"]] == ["plain", "vlan"]
     known = json.loads((records / "6.12.json").read_text(encoding="ascii"))["cards"]
     assert {model: card["release"] for model, card in known.items()} == {"e1000e": "6.12.1", "igb": "6.12.3"}
-    assert "### igb, kernel 6.12.3\n\nOn at the client's card: tso." in record.section()
-    assert "| 6.12 | 0 of 6 | 1 of 6 | 2 of 6 | 0 of 6 |" in record.section()
-    record.write(PAIR, "6.12.3", [ROW | {"uplink": "plain", "offloads": ["tso", "lro"]}])
-    assert "On at the client's card: tso, lro (plain)." in record.section()
-    assert "| vlan | 9000 | tcx | yes |  |" in record.section()
+    assert "| 6.12.3 | igb | 2 of 6 | tso | plain 9000, vlan 9000 |" in record.section()
+    assert "| 6.12.1 | e1000e | 1 of 6 | tso | vlan 9000 |" in record.section() and "| 6.12 | vmxnet3 | 0 of 6 |  | - |" in record.section()
+    record.write(PAIR, "6.12.3", [ROW | {"uplink": "plain", "offloads": ["tso", "lro"], "auto": "generic XDP on eth0 (native XDP: no)"}])
+    assert "| 6.12.3 | igb | 2 of 6 | tso, lro (plain) | vlan 9000 |" in record.section()
 
 
 def test_the_driver_may_refuse_and_a_check_may_not_fail():
@@ -203,7 +202,7 @@ def test_a_proxy_that_does_not_go_down_fails_its_cell(monkeypatch, tmp_path, sta
 def test_a_row_says_of_which_commit_it_is_and_is_compared_all_the_same(records):
     record.write(PAIR, "6.12.1", [ROW | {"commit": "12345678"}])
     assert record.differences(PAIR, [ROW | {"commit": "9abcdef0+"}]) == []
-    assert "| 12345678 |" in record.section() and "1 of 50 cells are recorded" in record.section()
+    assert "1 of 50 cells are recorded" in record.section()
 
 
 @pytest.mark.parametrize("ends, state, runs", [

@@ -13,34 +13,19 @@ from deploy.vm.net.cells import SERIES, UPLINKS, Pair, pairs
 from deploy.vm.net.models import MODELS
 
 FOLDER = Path(__file__).parent / "record"
-CHECKS = {"udp": "UDP", "hedge": "hedge, loser", "big": "2.7 kB", "tcp": "TCP", "checksums": "checksums"}
-XDP = {"native": "native XDP", "generic": "generic XDP", "auto": "`auto`"}
 HEADING = "## Network drivers"
 _NOT_COMPARED = ("commit",)
 _INTRO = HEADING + """
 
-`./dev vm net test` makes these tables: two emulated machines, unmodified kernels, and the cards that QEMU has
-([deploy/vm](../deploy/vm/README.md#real-drivers)). The client with the proxy has one machine; three backends share the other, each in a
-namespace with a card of its own.
+`./dev vm net test` makes this table: two emulated machines with unmodified kernels, one for the client with the proxy, one for three backends, and the cards that
+QEMU has ([deploy/vm](../deploy/vm/README.md#real-drivers)). A cell is a kernel, a card, what carries the addresses (the card itself, a VLAN on it, an active-backup
+bond, a bridge), an MTU, and how the programs are attached. In each recorded cell `dig` has answers by the VIP in both address families, a standby answers for a
+stopped leader whose late answer ends in the proxy, answers of 2.7 kB and zone transfers of 150 kB and 2 MB arrive, no host receives a wrong checksum (virtio-net: the backends verify), and three
+nodes elect a leader, which is killed. `record/` beside the lane has each cell.
 
 """
-_COLUMNS_TEXT = """A cell is a row of the tables below: a kernel, a card, what carries the addresses, an MTU, and how the programs are attached. One
-that was not recorded yet has no row.
 
-| column | says |
-| --- | --- |
-| uplink | what carries the addresses on all hosts: the card itself (plain), a VLAN on it, an active-backup bond, or a bridge |
-| MTU | of the cards and the uplinks |
-| attach | how the proxy's programs are attached at the uplink: `tcx` (Linux 6.6 and later) or `clsact` (all) |
-| UDP | yes: `dig` gets the answer of each leader from the VIP, in both address families |
-| hedge, loser | yes: the leader is stopped, and one question is answered by a standby; the leader's late answer ends in the proxy. Directly the question stays without answer |
-| 2.7 kB | yes: answers of 2.7 kB and questions of 2 kB, fragmented where the MTU is 1500 |
-| TCP | yes: a zone transfer of 150 kB in, 2 MB out, with segmentation offloads on |
-| checksums | yes: no host has received a wrong checksum. Backends b and c verify each one in software, and the client does so for a while, except where it says "not by the client": its driver does not leave them to the kernel |
-| native XDP, generic XDP, `auto` | where the programs of `hedgerow-node` ran with that setting of `offloads.xdp`, and why not in the driver, in the kernel's words. Three nodes elect a leader, announce it to the proxy, and store a value; heartbeats are answered and counted in the kernel; the leader is killed, and the next one stores a value. Empty: this setting was not tried in this row |
-| commit | of Hedgerow, when the row was recorded; with a +, files had changed since |
 
-"""
 def key_of(row: dict) -> str:
     return f"{row['uplink']}-{row['mtu']}-{row['attach']}"
 
@@ -86,26 +71,19 @@ def failures(pair: Pair, rows: list[dict]) -> list[str]:
 
 
 def section() -> str:
-    """The page's part, from all records."""
-    cards = {series: read(series)["cards"] for series in SERIES}
-    parts = [_INTRO, _overview(cards), "\n", _COLUMNS_TEXT]
-    for each in cards.values():
-        for model, card in each.items():
-            parts.append(f"### {model}, kernel {card['release']}\n\nOn at the client's card: {_offloads(card['rows'])}.\n\n"
-                         f"{_table(card['rows'])}\n")
-    return "".join(parts).rstrip() + "\n"
+    """The page's part, from all records: a row for each kernel and card. A record has no cell that failed."""
+    planned = {(pair.series, pair.model): len(pair.cells) for pair in pairs(SERIES, MODELS)}
+    cards = {key: read(key[0])["cards"].get(key[1], {"rows": []}) for key in planned}
+    rows = ((card.get("release", series), model, f"{len(card['rows'])} of {planned[series, model]}", _offloads(card["rows"]), _native(card["rows"]))
+            for (series, model), card in cards.items())
+    recorded = sum(len(card["rows"]) for card in cards.values())
+    head = ("kernel", "card", "cells", "on at the client's card", "native XDP of a node")
+    return f"{_INTRO}{recorded} of {sum(planned.values())} cells are recorded.\n\n{_lines([head, ['---'] * len(head), *rows])}"
 
 
-def _overview(cards: dict[str, dict]) -> str:
-    """Recorded cells of each kernel and card: a record has none that failed."""
-    cells = {(pair.series, pair.model): len(pair.cells) for pair in pairs(SERIES, MODELS)}
-    rows = {key: cards[key[0]].get(key[1], {}).get("rows", []) for key in cells}
-    lines = [("kernel", *MODELS), ["---"] * (len(MODELS) + 1)]
-    for series in SERIES:
-        counts = (f"{len(rows[series, model])} of {cells[series, model]}" if (series, model) in cells else "" for model in MODELS)
-        lines.append((series, *counts))
-    return (f"{sum(map(len, rows.values()))} of {sum(cells.values())} cells are recorded; a cell with a failed check never is. Empty: there are "
-            f"no such cells.\n\n{_lines(lines)}")
+def _native(rows: list[dict]) -> str:
+    """Where `offloads.xdp: auto` or `native` ran in the driver; elsewhere it is generic."""
+    return ", ".join(f"{row['uplink']} {row['mtu']}" for row in rows if any(row.get(mode, "").startswith("native XDP on") for mode in ("native", "auto"))) or "-"
 
 
 def _offloads(rows: list[dict]) -> str:
@@ -116,14 +94,6 @@ def _offloads(rows: list[dict]) -> str:
         everywhere = all(offload in row["offloads"] for row in rows)
         found.append(offload if everywhere else f"{offload} ({', '.join(on)})")
     return ", ".join(found)
-
-
-def _table(rows: list[dict]) -> str:
-    columns = [*CHECKS, *XDP, "commit"]
-    head = ("uplink", "MTU", "attach", *CHECKS.values(), *XDP.values(), "commit")
-    lines = [head, ["---"] * len(head),
-             *((row["uplink"], str(row["mtu"]), row["attach"], *(row.get(column, "") for column in columns)) for row in rows)]
-    return _lines(lines)
 
 
 def _lines(lines: Iterable[Iterable[str]]) -> str:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The table: each row is a client, its servers and the service that stands between them, as docs/profiles.md and the recipes have it.
+"""The table: each row is a client, its servers and the service that stands between them, as docs/profile-language.md and the recipes have it.
 
 docs/clients.md shows it to users; a test compares.
 """
@@ -39,7 +39,7 @@ SERVICES: dict[str, tuple[str, int, dict]] = {
     "snmp": (VIP, 161, written("recipes/snmp.md", 0)), "snmp3": (VIP, 1161, written("recipes/snmp.md", 1)),
     "radius": (VIP, 1812, written("recipes/radius.md")), "sip": (VIP, 5060, written("recipes/sip.md")),
     "stun": (VIP, 3478, {"profile": "stun"}), "turn": (VIP, 3479, FLOW), "memcached": (VIP, 11211, {"profile": "memcached"}),
-    "coap": (VIP, 5683, written("profiles.md")), "observe": (VIP, 5685, FLOW), "syslog": (VIP, 514, {"profile": "one-way"}),
+    "coap": (VIP, 5683, written("profile-language.md")), "observe": (VIP, 5685, FLOW), "syslog": (VIP, 514, {"profile": "one-way"}),
     "raw": (VIP, 4000, RAW), "raw6": (VIP6, 4000, RAW), "flow": (VIP, 4002, FLOW), "flow6": (VIP6, 4002, FLOW),
     "short-flow": (VIP, 4003, {**FLOW, "flow_timeout": "8s"}),
     "sockets": (VIP, 4001, {"profile": "raw", "raw": {"by_socket": True}}),
