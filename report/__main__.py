@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./dev report`: makes the page "At a glance" of the runs in published/ and results/, or puts a run's small form into published/.
+"""`./dev report`: makes the page "At a glance" of the runs in published/ and results/, puts a run's small form into published/, or
+compares the tables of the project's pages with published/.
 """
 
 import argparse
@@ -12,6 +13,7 @@ from report import page, published
 from report.check import problems_of
 from report.published import ReportError, Run
 from report.sections import SECTIONS
+from report.tables import PAGES, wrong_rows
 
 DEFAULT = ROOT / "build" / "report.html"
 _INTRO = ("<p>Hedgerow makes a replicated UDP service look as if its leader never stalls and never dies: it sends a copy of a request to "
@@ -33,12 +35,18 @@ def parse(argv: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="report", description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, metavar="FILE", default=DEFAULT, help="where the page goes (default: build/report.html)")
     parser.add_argument("--keep", metavar="NAME", help="put the small form of results/NAME into published/NAME, and make no page")
+    parser.add_argument("--check", action="store_true", help=f"compare the tables of {', '.join(PAGES)} with published/, and make no page")
     return parser.parse_args(argv)
 
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
     try:
+        if arguments.check:
+            runs = published.load(results=published.PUBLISHED)
+            wrong = [f"{name}: {row}" for name in PAGES for row in wrong_rows((ROOT / name).read_text(encoding="utf-8"), runs)]
+            print("\n".join(wrong) or f"the tables of {', '.join(PAGES)} are those of published/, or say that they are not")
+            return bool(wrong)
         if arguments.keep:
             folder = published.keep(arguments.keep)
             print(f"kept {folder.relative_to(ROOT)}: {sum(path.stat().st_size for path in folder.iterdir()) // 1024} KiB")

@@ -72,12 +72,12 @@ class _Page(HTMLParser):
         if isinstance(value, str):
             same = value.startswith(text) and source.get("value", value) == value
         else:
-            same = _close(text, float(value)) and float(source.get("value", value)) == float(value)
+            same = close(text, float(value)) and float(source.get("value", value)) == float(value)
         if not same:
             self.problems.append(f"{text}: {name}{pointer} is {value}")
 
 
-def _close(text: str, value: float) -> bool:
+def close(text: str, value: float) -> bool:
     """Whether `text` is the value, rounded to the digits that it shows."""
     found = re.fullmatch(r"(-?[\d,]+(?:\.(\d+))?)\s*(\D*)", text)
     if not found or found[3].strip() not in ("", *_SCALES):

@@ -14,6 +14,7 @@ from report import experiments, published
 from report.check import problems_of
 from report.published import PUBLISHED, ReportError
 from report.sections import SECTIONS
+from report.tables import PAGES, wrong_rows
 
 
 @pytest.fixture(scope="module")
@@ -25,6 +26,26 @@ def runs(tmp_path_factory):
 @pytest.fixture(scope="module")
 def page(runs):
     return report.build(runs)
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_the_tables_of_a_page_are_published_or_say_that_they_are_not(runs, page):
+    assert wrong_rows((published.ROOT / page).read_text(encoding="utf-8"), runs) == []
+
+
+def test_every_changed_digit_of_a_published_table_is_found_out(runs):
+    text = (published.ROOT / "README.md").read_text(encoding="utf-8")
+    tables = re.findall(r"<!-- published: \S+ -->\n((?:\|.*\n)+)", text)
+    assert len(tables) == 2
+    for digit in ("8,186", "10.2", "904", "1002", "3.5 %", "0.13"):
+        planted = text.replace(f" {digit}", f" {digit.replace(digit[0], str((int(digit[0]) + 1) % 10), 1)}", 1)
+        assert planted != text and len(wrong_rows(planted, runs)) == 1, digit
+
+
+def test_a_table_without_a_run_is_found_out(runs):
+    table = "# A\n\n## B\n\n| a | b |\n|---|---|\n| x | 4.5 |\n"
+    assert len(wrong_rows(table, runs)) == 1
+    assert wrong_rows(table.replace("## B\n", "## B\n\nNot run on this build.\n"), runs) == []
 
 
 def test_every_section_has_a_run_in_the_repository(runs):
