@@ -66,7 +66,7 @@ def test_a_configuration_has_a_manual_page_and_an_example_that_is_sound(page, pr
     secret = tmp_path / "cluster.key"
     secret.write_text("7" * 32, encoding="ascii")
     secret.chmod(0o600)
-    example = (ROOT / "deploy/systemd" / f"{page}.example").read_text(encoding="utf-8")
+    example = (ROOT / "docs/examples" / page).read_text(encoding="utf-8")
     (tmp_path / page).write_text(example.replace("/etc/hedgerow-node/cluster.key", str(secret)), encoding="utf-8")
     done = subprocess.run([BIN / program, "validate", "--config", tmp_path / page], capture_output=True, text=True, check=False, timeout=10)
     assert done.returncode == 0 and "sound" in done.stdout, done.stdout + done.stderr
