@@ -13,10 +13,10 @@
 
 #include <algorithm>
 #include <climits>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <memory>
-#include <sstream>
 #include <utility>
 
 #include "absl/strings/numbers.h"
@@ -58,25 +58,6 @@ uint64_t SocketDevice() {
   struct stat status {};
   if (!any.valid() || fstat(any.get(), &status) != 0) return 0;
   return static_cast<uint64_t>(major(status.st_dev)) << 20 | minor(status.st_dev);
-}
-
-// The wanted inodes in an epoll set: lines "tfd: 7 events: 19 data: 7 pos:0 ino:1f3a sdev:8" (proc_pid_fdinfo(5)).
-std::set<uint32_t> PolledBy(pid_t pid, int descriptor, const std::set<uint32_t>& inodes) {
-  static const uint64_t sockets = SocketDevice();
-  std::ifstream file(absl::StrCat("/proc/", pid, "/fdinfo/", descriptor));
-  std::set<uint32_t> polled;
-  for (std::string line; std::getline(file, line);) {
-    if (line.rfind("tfd:", 0) != 0) continue;
-    std::istringstream words(line);
-    uint64_t inode = 0, device = 0;
-    for (std::string word; words >> word;) {
-      absl::string_view text = word;
-      if (absl::ConsumePrefix(&text, "ino:")) (void)absl::SimpleHexAtoi(text, &inode);
-      if (absl::ConsumePrefix(&text, "sdev:")) (void)absl::SimpleHexAtoi(text, &device);
-    }
-    if (device == sockets && inodes.contains(static_cast<uint32_t>(inode))) polled.insert(static_cast<uint32_t>(inode));
-  }
-  return polled;
 }
 
 }  // namespace
@@ -196,6 +177,24 @@ std::vector<Process> WithDescendants(const std::vector<Process>& processes, cons
   return family;
 }
 
+// Lines "tfd: 7 events: 19 data: 7 pos:0 ino:1f3a sdev:8" (proc_pid_fdinfo(5)).
+std::vector<Polled> PolledBy(pid_t pid, int descriptor) {
+  static const uint64_t sockets = SocketDevice();
+  std::ifstream file(absl::StrCat("/proc/", pid, "/fdinfo/", descriptor));
+  std::vector<Polled> polled;
+  for (std::string line; std::getline(file, line);) {
+    int target = -1;
+    unsigned events = 0;
+    unsigned long long data = 0;
+    unsigned long inode = 0, device = 0;
+    if (std::sscanf(line.c_str(), "tfd: %d events: %x data: %llx pos:%*u ino:%lx sdev:%lx", &target, &events, &data,
+                    &inode, &device) == 5 &&
+        device == sockets)
+      polled.push_back({target, events, data, static_cast<uint32_t>(inode)});
+  }
+  return polled;
+}
+
 absl::StatusOr<HeldSockets> SocketsOf(const Process& process, const std::set<uint32_t>& inodes) {
   const std::string folder = absl::StrCat("/proc/", process.pid, "/fd");
   const auto descriptors = NumbersIn(folder);
@@ -217,8 +216,11 @@ absl::StatusOr<HeldSockets> SocketsOf(const Process& process, const std::set<uin
   }
   if (held.descriptors.empty()) return held;
   for (const int descriptor : epoll_sets) {
-    if (auto polled = PolledBy(process.pid, descriptor, inodes); !polled.empty())
-      held.polled.push_back(std::move(polled));
+    std::set<uint32_t> polled;
+    for (const Polled& each : PolledBy(process.pid, descriptor)) {
+      if (inodes.contains(each.inode)) polled.insert(each.inode);
+    }
+    if (!polled.empty()) held.polled.push_back(std::move(polled));
   }
   return held;
 }

@@ -65,6 +65,14 @@ struct HeldSockets {
   std::map<uint32_t, int> descriptors{};     // inode -> the lowest descriptor
   std::vector<std::set<uint32_t>> polled{};  // the inodes in each of its epoll sets, of those that were asked for
 };
+// A socket in an epoll set of a process.
+struct Polled {
+  int descriptor = -1;  // by which it was added
+  uint32_t events = 0;
+  uint64_t data = 0;
+  uint32_t inode = 0;
+};
+std::vector<Polled> PolledBy(pid_t pid, int descriptor);
 // Of `inodes`, those that the process holds. NotFound: it has ended. PermissionDenied says which capability is missing.
 absl::StatusOr<HeldSockets> SocketsOf(const Process& process, const std::set<uint32_t>& inodes);
 // The processes that hold one of the sockets, oldest first, the caller included; `among` restricts the search.

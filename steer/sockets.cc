@@ -122,18 +122,24 @@ void Unstore(Transport transport, int slot) {
   operate::NotifyServiceManager(absl::StrCat("FDSTOREREMOVE=1", NameInStore(transport, slot)));
 }
 
-std::map<uint64_t, net::UniqueFd> TakeStored() {
-  std::map<uint64_t, net::UniqueFd> stored;
+std::vector<int> HandedDescriptors() {
   const char *pid_text = getenv("LISTEN_PID"), *count_text = getenv("LISTEN_FDS");
   int pid = 0, count = 0;
+  std::vector<int> handed;
   if (pid_text == nullptr || count_text == nullptr || !absl::SimpleAtoi(pid_text, &pid) ||
       !absl::SimpleAtoi(count_text, &count) || pid != getpid())
-    return stored;
+    return handed;
   constexpr int kFirst = 3;  // SD_LISTEN_FDS_START
   for (int fd = kFirst; fd < kFirst + count; ++fd) {
     fcntl(fd, F_SETFD, FD_CLOEXEC);
-    stored[CookieOf(fd)] = net::UniqueFd(fd);
+    handed.push_back(fd);
   }
+  return handed;
+}
+
+std::map<uint64_t, net::UniqueFd> TakeStored() {
+  std::map<uint64_t, net::UniqueFd> stored;
+  for (const int fd : HandedDescriptors()) stored[CookieOf(fd)] = net::UniqueFd(fd);
   return stored;
 }
 

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <map>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -27,7 +28,9 @@ absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport trans
 // workers.
 void Store(Transport transport, int slot, int socket);
 void Unstore(Transport transport, int slot);
-// What it gave back to this start, by SO_COOKIE (LISTEN_FDS).
+// Of LISTEN_FDS (sd_listen_fds(3)), closed at an exec; none: they are another process's.
+std::vector<int> HandedDescriptors();
+// What it gave back to this start, by SO_COOKIE.
 std::map<uint64_t, net::UniqueFd> TakeStored();
 // Of a group that is not taken over: systemd gives its own up as well.
 void DropStored(std::map<uint64_t, net::UniqueFd> stored);

@@ -14,7 +14,7 @@
 
 #include "net/namespace_test.h"
 #include "net/socket_address.h"
-#include "steer/adopt/daemon_testing.h"
+#include "steer/adopt/daemon_test.h"
 
 namespace hedgerow::steer {
 namespace {

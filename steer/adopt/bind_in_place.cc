@@ -42,11 +42,10 @@
 #include "steer/settings.h"
 #include "steer/sock_diag.h"
 #include "steer/socket_state.h"
+#include "steer/sockets.h"
 
 namespace hedgerow::steer {
 namespace {
-
-constexpr int kFirstSocket = 3;  // SD_LISTEN_FDS_START
 
 struct Endpoint {
   int family = 0;
@@ -91,19 +90,15 @@ int IntOption(int socket, int level, int name) {
 
 // The internet sockets of LISTEN_FDS (sd_listen_fds(3)).
 absl::StatusOr<std::vector<GivenSocket>> TakeSockets() {
-  const char* pid_text = getenv("LISTEN_PID");
-  const char* count_text = getenv("LISTEN_FDS");
-  int pid = 0, count = 0;
-  if (pid_text == nullptr || count_text == nullptr || !absl::SimpleAtoi(pid_text, &pid) ||
-      !absl::SimpleAtoi(count_text, &count) || pid != getpid() || count < 1) {
+  const std::vector<int> handed = HandedDescriptors();
+  if (handed.empty()) {
     return absl::FailedPreconditionError(
         "no sockets were handed over (LISTEN_FDS): start this by `hedgerow steer run --listen ADDRESS:PORT -n N -- hedgerow steer bind -- "
         "CMD...`, or by a systemd socket unit");
   }
   std::vector<GivenSocket> sockets;
-  for (int number = kFirstSocket; number < kFirstSocket + count; ++number) {
+  for (const int number : handed) {
     GivenSocket socket{.fd = net::UniqueFd(number), .type = IntOption(number, SOL_SOCKET, SO_TYPE)};
-    fcntl(number, F_SETFD, FD_CLOEXEC);
     sockaddr_storage address{};
     socklen_t bytes = sizeof(address);
     if (getsockname(number, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) continue;
@@ -191,24 +186,15 @@ struct Registration {
   epoll_event event{};
 };
 
-// Lines "tfd: 7 events: 19 data: 7 pos:0 ino:1f3a sdev:8" of the sets' fdinfo (proc_pid_fdinfo(5)).
 std::vector<Registration> RegistrationsOf(pid_t process, int descriptor, uint32_t inode) {
   std::vector<Registration> found;
   std::error_code error;
   for (const auto& each : std::filesystem::directory_iterator(absl::StrCat("/proc/", process, "/fdinfo"), error)) {
-    std::ifstream file(each.path());
-    for (std::string line; std::getline(file, line);) {
-      int target = -1;
-      unsigned events = 0;
-      unsigned long long data = 0;
-      unsigned long socket = 0;
-      if (std::sscanf(line.c_str(), "tfd: %d events: %x data: %llx pos:%*u ino:%lx", &target, &events, &data,
-                      &socket) != 4 ||
-          target != descriptor || socket != inode) {
-        continue;
-      }
-      auto set = DescriptorOf(process, std::atoi(each.path().filename().c_str()));
-      if (set.ok()) found.push_back({*std::move(set), {.events = events, .data = {.u64 = data}}});
+    const int number = std::atoi(each.path().filename().c_str());
+    for (const Polled& polled : PolledBy(process, number)) {
+      if (polled.descriptor != descriptor || polled.inode != inode) continue;
+      auto set = DescriptorOf(process, number);
+      if (set.ok()) found.push_back({*std::move(set), {.events = polled.events, .data = {.u64 = polled.data}}});
     }
   }
   return found;
@@ -478,44 +464,24 @@ absl::StatusOr<net::UniqueFd> InstallFilter() {
   return absl::ErrnoToStatus(errno, "install a seccomp filter with a listener");
 }
 
-absl::Status SendDescriptor(int channel, int descriptor) {
-  char byte = 'x';
-  iovec data{.iov_base = &byte, .iov_len = 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data, message.msg_iovlen = 1, message.msg_control = control,
-  message.msg_controllen = sizeof(control);
-  cmsghdr* header = CMSG_FIRSTHDR(&message);
-  header->cmsg_level = SOL_SOCKET, header->cmsg_type = SCM_RIGHTS, header->cmsg_len = CMSG_LEN(sizeof(int));
-  std::memcpy(CMSG_DATA(header), &descriptor, sizeof(int));
-  return sendmsg(channel, &message, MSG_NOSIGNAL) == 1 ? absl::OkStatus()
-                                                       : absl::ErrnoToStatus(errno, "hand the listener to the monitor");
-}
-
-net::UniqueFd ReceiveDescriptor(int channel) {
-  char byte = 0;
-  iovec data{.iov_base = &byte, .iov_len = 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message{};
-  message.msg_iov = &data, message.msg_iovlen = 1, message.msg_control = control,
-  message.msg_controllen = sizeof(control);
-  int descriptor = -1;
-  if (recvmsg(channel, &message, MSG_CMSG_CLOEXEC) != 1) return net::UniqueFd();
-  if (const cmsghdr* header = CMSG_FIRSTHDR(&message); header != nullptr && header->cmsg_type == SCM_RIGHTS) {
-    std::memcpy(&descriptor, CMSG_DATA(header), sizeof(int));
-  }
-  return net::UniqueFd(descriptor);
-}
+// What the daemon tells its monitor: where the listener is.
+struct Handover {
+  pid_t pid = 0;
+  int listener = -1;
+};
 
 [[noreturn]] void BecomeMonitor(std::vector<GivenSocket> sockets, net::UniqueFd channel, const std::string& program) {
   // Signals to the terminal's group are for the daemon; the monitor ends when the daemon has.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) signal(number, SIG_IGN);
   const pid_t pid = getpid();
   if (send(channel.get(), &pid, sizeof(pid), MSG_NOSIGNAL) != sizeof(pid)) _exit(1);
-  net::UniqueFd notifications = ReceiveDescriptor(channel.get());
-  if (!notifications.valid() || send(channel.get(), "x", 1, MSG_NOSIGNAL) != 1) _exit(1);
+  Handover from;
+  if (recv(channel.get(), &from, sizeof(from), 0) != sizeof(from)) _exit(1);
+  auto notifications = DescriptorOf(from.pid, from.listener);
+  const std::string error(notifications.status().message());
+  if (send(channel.get(), error.c_str(), error.size() + 1, MSG_NOSIGNAL) < 0 || !notifications.ok()) _exit(1);
   channel.Reset();
-  Monitor(std::move(sockets), std::move(notifications), program).Run();
+  Monitor(std::move(sockets), *std::move(notifications), program).Run();
   _exit(0);
 }
 
@@ -546,9 +512,13 @@ absl::Status RunWithSockets(const std::vector<std::string>& command) {
   {
     const auto listener = InstallFilter();
     if (!listener.ok()) return listener.status();
-    if (const absl::Status status = SendDescriptor(own.get(), listener->get()); !status.ok()) return status;
-    char byte = 0;
-    if (recv(own.get(), &byte, 1, 0) != 1) return absl::InternalError("the monitor did not take the listener");
+    const Handover to{.pid = getpid(), .listener = listener->get()};
+    char error[256] = "the monitor did not take the listener";
+    if (send(own.get(), &to, sizeof(to), MSG_NOSIGNAL) != sizeof(to) || recv(own.get(), error, sizeof(error), 0) <= 0 ||
+        error[0] != '\0') {
+      error[sizeof(error) - 1] = '\0';
+      return absl::InternalError(error);
+    }
   }
   sockets->clear();
   for (const char* name : {"LISTEN_FDS", "LISTEN_PID", "LISTEN_FDNAMES"}) unsetenv(name);

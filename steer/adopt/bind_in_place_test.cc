@@ -6,6 +6,7 @@
 
 #include <arpa/inet.h>
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -19,7 +20,7 @@
 #include "gtest/gtest.h"
 #include "net/namespace_test.h"
 #include "net/socket_address.h"
-#include "steer/adopt/daemon_testing.h"
+#include "steer/adopt/daemon_test.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -292,7 +293,9 @@ TEST_F(BindInPlaceTest, AnUnprivilegedProgramIsServedToo) {
         Run(Script("u = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)\nu.bind(('127.0.0.1', 2055))\n"
                    "print(os.getuid(), 'reuseport', u.getsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT))\n"),
             [] {
-              if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0) _exit(1);
+              if (setresgid(65534, 65534, 65534) != 0 || setresuid(65534, 65534, 65534) != 0 ||
+                  prctl(PR_SET_DUMPABLE, 1) != 0)  // as the exec leaves it by which `hedgerow steer bind` starts
+                _exit(1);
             });
     EXPECT_EQ(ended.code, 0) << ended.output;
     EXPECT_THAT(ended.output, HasSubstr("65534 reuseport 1"));
