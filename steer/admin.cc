@@ -58,6 +58,10 @@ class Administration final : public Monitor {
                              v1::Slot* reply) override {
     return Change(*context, *request, reply, [&] { return control_.RestartWorker(request->slot()); });
   }
+  grpc::Status Reload(grpc::ServerContext* context, const v1::ReloadRequest* request, v1::Group* reply) override {
+    return Change(*context, *request, reply,
+                  [&] { return control_.Reload(request->has_slot() ? std::optional(request->slot()) : std::nullopt); });
+  }
   grpc::Status Reattach(grpc::ServerContext* context, const v1::ReattachRequest* request, v1::Group* reply) override {
     return Change(*context, *request, reply, [&] { return control_.Reattach(); });
   }

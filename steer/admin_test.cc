@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "operate/call_each_test.h"
 #include "steer/admin_client.h"
 
@@ -43,6 +44,11 @@ class FakeControl final : public Control {
     v1::Change change;
     change.set_moved_buckets(slot * 10 + drain);
     return change;
+  }
+  absl::StatusOr<v1::Group> Reload(std::optional<uint32_t> slot) override {
+    v1::Group group;
+    group.set_name(slot.has_value() ? absl::StrCat("slot ", *slot) : "all");
+    return group;
   }
   absl::StatusOr<v1::Slot> RestartWorker(uint32_t slot) override {
     v1::Slot reply;
@@ -78,6 +84,10 @@ TEST(SteerAdmin, ServesEveryCallToItsOwnerAlone) {
   for (const double weight : {1.0, 2.0, 3.0}) weights.add_weights(weight);
   EXPECT_EQ(client->Ask(&Stub::SetWeights, weights)->moved_buckets(), 3u);
   EXPECT_TRUE(absl::IsInvalidArgument(client->Ask(&Stub::Resize).status()));
+  v1::ReloadRequest reload;
+  EXPECT_EQ(client->Ask(&Stub::Reload, reload)->name(), "all");
+  reload.set_slot(0);
+  EXPECT_EQ(client->Ask(&Stub::Reload, reload)->name(), "slot 0");
   const auto channel = operate::OpenAdminChannel(places.admin(), {});
   for (const auto& [name, status] :
        operate::CallEach(*channel, *v1::Group::descriptor()->file()->FindServiceByName("Steer"))) {

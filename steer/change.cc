@@ -40,6 +40,7 @@ absl::StatusOr<GroupTable> GroupTable::Open(KernelGroup* kernel, const Listen& l
   if (!devices.ok()) return devices.status();
   table.devices_ = *std::move(devices);
   table.entries_ = *entries;
+  table.generations_ = kernel->ReadGenerations();
   for (size_t bucket = 0; bucket < entries->size(); ++bucket) {
     const hr_steer_entry& entry = (*entries)[bucket];
     table.home_[bucket] = entry.slot;
@@ -49,7 +50,7 @@ absl::StatusOr<GroupTable> GroupTable::Open(KernelGroup* kernel, const Listen& l
   // The former supervisor may have ended between two steps of a change.
   if (const absl::Status stopped = kernel->SetRecording(false); !stopped.ok()) return stopped;
   if (const absl::Status counted = table.CountPins(); !counted.ok()) return counted;
-  const auto written = table.Write(table.Wanted(table.home_, table.weights_, table.empty_));
+  const auto written = table.Write(table.Wanted(table.home_, table.weights_, table.empty_), false);
   if (!written.ok()) return written.status();
   return table;
 }
@@ -73,7 +74,7 @@ absl::StatusOr<GroupTable::Moved> GroupTable::SetWeights(const Weights& weights)
     const int due = slot < shares->size() ? (*shares)[slot] : 0;
     moved.fewest += static_cast<uint32_t>(std::max(0, had[slot] - due));
   }
-  const auto pinned = Write(Wanted(*home, weights, empty_));
+  const auto pinned = Write(Wanted(*home, weights, empty_), true);
   if (!pinned.ok()) return pinned.status();
   home_ = *home;
   weights_ = weights;
@@ -90,12 +91,22 @@ absl::Status GroupTable::SetEmpty(const std::vector<bool>& empty) {
     if (const absl::Status unpinned = kernel_->Unpin(source); !unpinned.ok()) return unpinned;
   }
   const std::vector<bool> before = std::exchange(empty_, empty);
-  const auto written = Write(Wanted(home_, weights_, empty));
+  // A slot that is empty has no sessions to be kept.
+  const auto written = Write(Wanted(home_, weights_, empty), false);
   if (!written.ok()) empty_ = before;
   return written.status();
 }
 
-absl::StatusOr<uint32_t> GroupTable::Write(const TableEntries& wanted) {
+absl::Status GroupTable::SetGeneration(int slot, int generation) {
+  Generations wanted = generations_;
+  wanted[static_cast<size_t>(slot)] = static_cast<uint8_t>(generation);
+  if (wanted == generations_) return absl::OkStatus();
+  const absl::Status written = kernel_->WriteTable(entries_, wanted, true);
+  if (written.ok()) generations_ = wanted;
+  return written;
+}
+
+absl::StatusOr<uint32_t> GroupTable::Write(const TableEntries& wanted, bool keeps) {
   if (Same(wanted, entries_)) return 0;
   const bool moves = !std::equal(wanted.begin(), wanted.end(), entries_.begin(),
                                  [](const auto& a, const auto& b) { return SlotOf(a) == SlotOf(b); });
@@ -108,7 +119,7 @@ absl::StatusOr<uint32_t> GroupTable::Write(const TableEntries& wanted) {
       if (!count.ok()) return count.status();
       pinned = *count;
     }
-    if (const absl::Status written = kernel_->WriteTable(wanted); !written.ok()) return written;
+    if (const absl::Status written = kernel_->WriteTable(wanted, generations_, keeps); !written.ok()) return written;
     entries_ = wanted;
     return absl::OkStatus();
   }();

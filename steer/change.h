@@ -47,6 +47,8 @@ class GroupTable {
 
   // InvalidArgument: no table has these shares (NewHome), and the present one stays.
   absl::StatusOr<Moved> SetWeights(const Weights& weights);
+  // The slot's sources meet the sockets of this generation from now on.
+  absl::Status SetGeneration(int slot, int generation);
   // HR_STEER_SLOTS slots: those without a worker. Pins to a slot that becomes empty end.
   absl::Status SetEmpty(const std::vector<bool>& empty);
 
@@ -64,7 +66,8 @@ class GroupTable {
       : kernel_(kernel), listen_(listen), records_(records), policy_(policy) {}
 
   TableEntries Wanted(const Home& home, const Weights& weights, const std::vector<bool>& empty) const;
-  absl::StatusOr<uint32_t> Write(const TableEntries& wanted);
+  // `keeps`: flows stay where they began (KernelGroup::WriteTable).
+  absl::StatusOr<uint32_t> Write(const TableEntries& wanted, bool keeps);
   // A source for which there is no place goes by the table.
   absl::StatusOr<uint32_t> PinMoving(const TableEntries& wanted);
   // Sources with an open connection.
@@ -81,6 +84,7 @@ class GroupTable {
   Weights weights_{};
   std::vector<bool> empty_ = std::vector<bool>(HR_STEER_SLOTS);
   TableEntries entries_{};
+  Generations generations_{};
   uint32_t pins_ = 0;
   // A new connection may be absent from one dump: a pin ends after two dumps without a connection.
   std::set<std::array<uint64_t, 3>> closed_before_{};

@@ -30,8 +30,10 @@ class FakeGroup final : public KernelGroup {
   absl::Status Insert(Transport, int, int) override { return absl::OkStatus(); }
   absl::Status Remove(Transport, int) override { return absl::OkStatus(); }
   absl::StatusOr<uint64_t> CookieOf(Transport, int) const override { return true; }
-  absl::Status WriteTable(const TableEntries& table) override {
+  absl::Status WriteTable(const TableEntries& table, const Generations& wanted, bool keeps) override {
     steps.push_back("write");
+    generations = wanted;
+    kept = keeps;
     this->table = table;
     return absl::OkStatus();
   }
@@ -60,6 +62,8 @@ class FakeGroup final : public KernelGroup {
   TableEntries table{};
   std::vector<std::pair<hr_steer_source, uint8_t>> pins;
   size_t places = HR_STEER_PINS;
+  Generations generations{};
+  bool kept = false;
 
  private:
   hr_steer_config config_{};
@@ -212,6 +216,23 @@ TEST_F(ChangeTest, ASlotThatWasEmptyWhenItWentIsServedWhenItComesBack) {
     EXPECT_TRUE(
         std::none_of(group_.table.begin(), group_.table.end(), [](const auto& each) { return each.is_vacant != 0; }));
     EXPECT_EQ(table->BucketsOf(2), 341u);
+  });
+}
+
+TEST_F(ChangeTest, FlowsAreKeptWhereSharesOrGenerationsChangeAndNotWhereASlotIsEmpty) {
+  InNamespace([this] {
+    GroupTable table = Opened(HR_STEER_OTHER, false);
+    ASSERT_TRUE(table.SetWeights(Even(3)).ok());
+    EXPECT_TRUE(group_.kept);
+    ASSERT_TRUE(table.SetEmpty(EmptyAt(1)).ok());
+    EXPECT_FALSE(group_.kept);
+    ASSERT_TRUE(table.SetGeneration(1, 2).ok());
+    EXPECT_TRUE(group_.kept);
+    group_.steps.clear();
+    ASSERT_TRUE(table.SetGeneration(1, 2).ok());
+    EXPECT_THAT(group_.steps, IsEmpty());
+    ASSERT_TRUE(table.SetEmpty(EmptyAt(-1)).ok());
+    EXPECT_EQ(group_.generations[1], 2) << "every table is written with them";
   });
 }
 

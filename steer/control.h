@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -19,6 +20,9 @@ class Control {
   virtual absl::StatusOr<v1::Change> SetWeights(const std::vector<double>& weights) = 0;
   virtual absl::StatusOr<v1::Change> Drain(uint32_t slot, bool drain) = 0;
   virtual absl::StatusOr<v1::Slot> RestartWorker(uint32_t slot) = 0;
+  // Replaces the worker of a slot, or of each in turn, by one that serves beside it until it is ready. Returns when the
+  // first one is started.
+  virtual absl::StatusOr<v1::Group> Reload(std::optional<uint32_t> slot) = 0;
   // Puts the group's programs back where a foreign one took their place.
   virtual absl::StatusOr<v1::Group> Reattach() = 0;
   // Begins the shutdown and returns before it is complete.

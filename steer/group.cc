@@ -66,6 +66,8 @@ absl::Status Group::CreateKernel(const Weights& weights) {
   config->ipv6_prefix = settings_.ipv6_prefix;
   config->field_offset = settings_.field_offset;
   config->field_bytes = settings_.field_bytes;
+  config->openers = static_cast<uint32_t>(settings_.openers.size());
+  std::copy(settings_.openers.begin(), settings_.openers.end(), config->opener);
   const auto entries = GroupTable::Initial(weights, settings_.empty);
   if (!entries.ok()) return entries.status();
   auto kernel = KernelGroup::Create(settings_.bpffs, settings_.places.name,
@@ -83,6 +85,12 @@ absl::StatusOr<std::string> Group::Difference(const v1::Record& record, const Ke
   if (config.field_offset != settings_.field_offset || config.field_bytes != settings_.field_bytes) {
     return absl::StrCat("--gateway-field (", config.field_offset, ":", config.field_bytes, ")");
   }
+  const auto same = [](const hr_steer_opener& one, const hr_steer_opener& other) {
+    return memcmp(&one, &other, sizeof(one)) == 0;
+  };
+  if (!std::equal(settings_.openers.begin(), settings_.openers.end(), config.opener, config.opener + config.openers,
+                  same))
+    return "--sessions";
   const auto devices = kernel.Devices();
   if (!devices.ok()) return devices.status();
   return SetOf(*devices) == SetOf(settings_.devices) ? "" : "list of --devices";
@@ -94,6 +102,7 @@ absl::Status Group::OpenTable() {
       GroupTable::Open(kernel_.get(), settings_.listen, settings_.udp && settings_.tcp, settings_.empty, WeightsNow());
   if (!table.ok()) return table.status();
   table_ = *std::move(table);
+  moved_until_ns_ = MonotonicNs() + absl::ToInt64Nanoseconds(settings_.drain_timeout);
   return absl::OkStatus();
 }
 
@@ -121,7 +130,6 @@ absl::Status Group::Save() {
     slot.set_slot(static_cast<uint32_t>(number));
     slot.set_weight(share->weight);
     slot.set_drained(share->drained);
-    slot.set_leaving(share->leaving);
   }
   const absl::Status saved = SaveRecord(settings_.places, record);
   Note(record_problem_, saved.ok() ? ""
@@ -150,6 +158,7 @@ void Group::ApplyEmpty() {
 }
 
 void Group::PollPins(int64_t now_ns) {
+  if (kernel_->IsChanging() && now_ns >= moved_until_ns_ && !HasFormer()) kernel_->EndChange();
   if (table_->pins() == 0 || now_ns < next_pins_ns_) return;
   if (const absl::Status polled = table_->Poll(); !polled.ok())
     LogError("sources with open connections: ", polled.message());
@@ -163,16 +172,12 @@ void Group::PollPins(int64_t now_ns) {
 Weights Group::WeightsNow() {
   Weights weights(HR_STEER_SLOTS);
   for (const auto& [number, share] : Shares()) {
-    if (!share->leaving && !share->drained) weights[static_cast<size_t>(number)] = share->weight;
+    if (!share->drained) weights[static_cast<size_t>(number)] = share->weight;
   }
   return weights;
 }
 
-int Group::CountWorkers() {
-  const std::map<int, Share*> shares = Shares();
-  return static_cast<int>(
-      std::count_if(shares.begin(), shares.end(), [](const auto& each) { return !each.second->leaving; }));
-}
+int Group::CountWorkers() { return static_cast<int>(Shares().size()); }
 
 absl::StatusOr<Share*> Group::FindShare(uint32_t slot) {
   const std::map<int, Share*> shares = Shares();
@@ -189,6 +194,7 @@ absl::StatusOr<v1::Change> Group::ChangeTable(const std::function<void()>& undo)
     undo();
     return moved.status();
   }
+  moved_until_ns_ = MonotonicNs() + absl::ToInt64Nanoseconds(settings_.drain_timeout);
   LogInfo("table: ", moved->buckets, " buckets moved, ", moved->pinned, " sources stay with their open connections",
           table_->pins() == HR_STEER_PINS ? ", and there is no place for more" : "");
   (void)Save();
@@ -208,10 +214,7 @@ absl::StatusOr<v1::Change> Group::SetWeights(const std::vector<double>& weights)
   }
   std::map<Share*, double> former;
   auto weight = weights.begin();
-  for (const auto& [number, share] : Shares()) {
-    if (share->leaving) continue;
-    former[share] = std::exchange(share->weight, *weight++);
-  }
+  for (const auto& [number, share] : Shares()) former[share] = std::exchange(share->weight, *weight++);
   return ChangeTable([&] {
     for (const auto& [share, before] : former) share->weight = before;
   });
@@ -220,7 +223,6 @@ absl::StatusOr<v1::Change> Group::SetWeights(const std::vector<double>& weights)
 absl::StatusOr<v1::Change> Group::Drain(uint32_t slot, bool drain) {
   const auto share = FindShare(slot);
   if (!share.ok()) return share.status();
-  if ((*share)->leaving) return absl::FailedPreconditionError(absl::StrCat("slot ", slot, " is about to go"));
   const bool former = std::exchange((*share)->drained, drain);
   return ChangeTable([&] { (*share)->drained = former; });
 }
@@ -273,6 +275,8 @@ absl::StatusOr<v1::Group> Group::Show(bool buckets) {
   group.set_pinned(counts->all.pinned);
   group.set_pins_full(counts->all.pins_full);
   group.set_unreadable(counts->all.unreadable);
+  group.set_sessions_opened(counts->all.opened);
+  group.set_sessions_kept(counts->all.kept);
   std::vector<std::string> problems = Problems();
   problems.insert(problems.end(), {table_problem_, record_problem_});
   if (also_report_) {
@@ -283,6 +287,7 @@ absl::StatusOr<v1::Group> Group::Show(bool buckets) {
   }
   group.set_ipv6_prefix(kernel_->config().ipv6_prefix);
   group.set_devices(static_cast<uint32_t>(settings_.devices.size()));
+  ShowFormer(group);
   return group;
 }
 

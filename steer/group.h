@@ -57,6 +57,9 @@ class Group : public Control {
   // What the record has beside its slots.
   virtual void Record(v1::Record& /*record*/) const {}
   virtual std::vector<std::string> Problems() const = 0;
+  // Workers of former and next generations, and whether a reload is under way.
+  virtual void ShowFormer(v1::Group& /*group*/) const {}
+  virtual bool HasFormer() const { return false; }
   // The table has changed: sources may have been pinned.
   virtual void TableChanged() {}
 
@@ -72,10 +75,11 @@ class Group : public Control {
   // Writes the record. A failure is a problem of the report, and the group goes on.
   absl::Status Save();
   void ApplyEmpty();
-  // Ends pins of closed connections: every 250 ms while there are pins, less often where a dump takes long.
+  // Ends pins of closed connections: every 250 ms while there are pins, less often where a dump takes long. Ends a
+  // change, after which flows go by the table alone.
   void PollPins(int64_t now_ns);
   Weights WeightsNow();
-  int CountWorkers();  // slots but those that leave
+  int CountWorkers();
   absl::StatusOr<Share*> FindShare(uint32_t slot);
   // Makes the table follow the shares. `undo` restores the shares where the change is refused.
   absl::StatusOr<v1::Change> ChangeTable(const std::function<void()>& undo);
@@ -94,6 +98,7 @@ class Group : public Control {
   std::string record_problem_{};
   std::function<std::vector<std::string>()> also_report_{};
   int64_t next_pins_ns_ = 0;
+  int64_t moved_until_ns_ = 0;  // flows stay where they began before buckets moved
 };
 
 }  // namespace hedgerow::steer

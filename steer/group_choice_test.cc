@@ -14,7 +14,7 @@
 
 #include "bpf/tests/checksum.h"
 #include "absl/strings/str_cat.h"
-#include "steer/group_sockets.h"
+#include "steer/group_sockets_test.h"
 #include "steer/table.h"
 
 namespace hedgerow::steer {
@@ -53,7 +53,7 @@ class GroupChoice : public GroupTest {
       entry.empty = static_cast<uint8_t>(empty);
       entry.other_slot = other;
     }
-    ASSERT_THAT(group.WriteTable(table), IsOk());
+    ASSERT_THAT(group.WriteTable(table, {}, false), IsOk());
   }
   // A source whose slot it is.
   static std::string SourceAt(const KernelGroup& group, int slot, int from = 0) {
@@ -316,7 +316,7 @@ TEST_F(GroupChoice, AConnectionDuringAChangeIsRecordedAndUdpFollowsIt) {
     EXPECT_EQ(sockets.Udp(udp_only), 2);
     auto table = *group->ReadTable();
     for (hr_steer_entry& entry : table) entry.slot = entry.slot == 2 ? 0 : entry.slot;
-    ASSERT_THAT(group->WriteTable(table), IsOk());
+    ASSERT_THAT(group->WriteTable(table, {}, false), IsOk());
     EXPECT_EQ(sockets.Udp(recorded), 2) << "at once, and before the change is over";
     EXPECT_EQ(sockets.Tcp(recorded), 2);
     ASSERT_THAT(group->SetRecording(false), IsOk());
@@ -332,6 +332,84 @@ TEST_F(GroupChoice, AConnectionDuringAChangeIsRecordedAndUdpFollowsIt) {
     EXPECT_EQ(group->Pins()->size(), 1u) << "and nothing is recorded after";
     ASSERT_THAT(group->Unpin((*pins)[0].first), IsOk());
     EXPECT_EQ(sockets.Udp(recorded), 0);
+  });
+}
+
+TEST_F(GroupChoice, AFlowStaysWithTheSocketThatItBeganWithWhileAChangeLasts) {
+  for (const Family& family : kFamilies) {
+    InGroupNamespace([&] {
+      SCOPED_TRACE(family.name);
+      GroupSpec spec = SpecOf(3);
+      spec.config.openers = 1;
+      spec.config.opener[0] = {.mask = {0xff, 0}, .value = {'O', 0}};
+      const auto group = MakeGroup(spec);
+      ASSERT_NE(group, nullptr);
+      GroupSockets sockets(*group, family.listen, 4);
+      // The last one is the next generation of slot 1.
+      constexpr int kNext = 3;
+      for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
+        ASSERT_THAT(group->Remove(transport, kNext), IsOk());
+        ASSERT_THAT(group->Insert(transport, PlaceOf(1, 1), sockets.socket(transport, kNext)), IsOk());
+      }
+      int i = 0;
+      while (Explained(*group, family.source(i)).slot != 1) ++i;
+      const std::string source = family.source(i), opens(16, 'O'), goes_on(16, 'd');
+      const auto to = [&](const std::string& payload, uint16_t port) { return sockets.Udp(source, payload, port); };
+      EXPECT_EQ(to(opens, 4001), 1);
+      EXPECT_EQ(to(opens.substr(1), 4001), 1);
+      EXPECT_EQ(to(opens, 4001), 1);
+      EXPECT_EQ(to(goes_on, 4001), 1);
+      EXPECT_EQ(group->Counts()->all.opened, 1u) << "a flow opens once, with a datagram that is long enough";
+
+      Generations generations{};
+      generations[1] = 1;
+      auto table = *group->ReadTable();
+      ASSERT_THAT(group->WriteTable(table, generations, true), IsOk());
+      EXPECT_TRUE(group->IsChanging());
+      EXPECT_EQ(group->ReadGenerations(), generations);
+      EXPECT_EQ(to(goes_on, 4001), 1);
+      EXPECT_EQ(to(opens, 4001), 1) << "of a handshake that is under way";
+      EXPECT_EQ(to(goes_on, 4002), 1) << "it began before this group did";
+      EXPECT_EQ(to(opens, 4003), kNext);
+      EXPECT_EQ(to(goes_on, 4003), kNext);
+      EXPECT_EQ(sockets.Tcp(source), kNext);
+      EXPECT_EQ(group->Counts()->all.kept, 3u);
+      EXPECT_EQ(group->Counts()->all.opened, 2u);
+
+      for (hr_steer_entry& entry : table) entry.slot = entry.slot == 1 ? 0 : entry.slot;
+      ASSERT_THAT(group->WriteTable(table, generations, true), IsOk());
+      EXPECT_EQ(to(goes_on, 4003), kNext) << "a second change, within the first";
+      EXPECT_EQ(to(goes_on, 4001), 1);
+      EXPECT_EQ(to(goes_on, 4002), 1) << "without a record it is where the oldest table says";
+      EXPECT_EQ(to(opens, 4004), 0);
+      sockets.Close(Transport::kUdp, 1);
+      EXPECT_EQ(to(goes_on, 4001), 0) << "its worker has ended";
+      EXPECT_EQ(to(opens, 4001), 0);
+      EXPECT_EQ(group->Counts()->all.opened, 4u);
+      group->EndChange();
+      EXPECT_FALSE(group->IsChanging());
+      EXPECT_EQ(to(goes_on, 4003), 0) << "by the table alone";
+      EXPECT_THAT(KernelGroup::Remove(bpffs(), "test"), IsOk());
+    });
+  }
+}
+
+TEST_F(GroupChoice, WithoutSessionsTheNextGenerationTakesAllAtOnce) {
+  InGroupNamespace([&] {
+    const auto group = MakeGroup(SpecOf(3));
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny4, 4);
+    ASSERT_THAT(group->Remove(Transport::kUdp, 3), IsOk());
+    ASSERT_THAT(group->Insert(Transport::kUdp, PlaceOf(1, 15), sockets.socket(Transport::kUdp, 3)), IsOk());
+    const std::string source = SourceAt(*group, 1);
+    Generations generations{};
+    generations[1] = 15;
+    ASSERT_THAT(group->WriteTable(*group->ReadTable(), generations, true), IsOk());
+    EXPECT_FALSE(group->IsChanging());
+    EXPECT_EQ(sockets.Udp(source, std::string(16, 'O')), 3);
+    const std::string pinned = SourceAt(*group, 0);
+    ASSERT_THAT(group->Pin(Explained(*group, pinned).source, 1), IsOk());
+    EXPECT_EQ(sockets.Udp(pinned), 3) << "a pin names the slot";
   });
 }
 

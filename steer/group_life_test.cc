@@ -22,7 +22,7 @@
 
 #include "net/bpf_program_test.h"
 #include "net/bpffs.h"
-#include "steer/group_sockets.h"
+#include "steer/group_sockets_test.h"
 #include "steer/table.h"
 
 namespace hedgerow::steer {
@@ -70,8 +70,9 @@ TEST_F(GroupLife, ASlotTakesOneSocketOfEachTransport) {
     EXPECT_THAT(group->Insert(Transport::kTcp, 3, fd.get()),
                 FailsWith(absl::StatusCode::kInvalidArgument, "not a TCP socket"));
     EXPECT_THAT(group->Insert(Transport::kUdp, HR_STEER_SOCKETS, fd.get()),
-                FailsWith(absl::StatusCode::kInvalidArgument, "slot 257 of 256"));
-    EXPECT_THAT(group->Insert(Transport::kUdp, -1, fd.get()), FailsWith(absl::StatusCode::kInvalidArgument, "slot -1"));
+                FailsWith(absl::StatusCode::kInvalidArgument, "place 4097 of 4096"));
+    EXPECT_THAT(group->Insert(Transport::kUdp, -1, fd.get()),
+                FailsWith(absl::StatusCode::kInvalidArgument, "place -1"));
     EXPECT_THAT(group->Insert(Transport::kUdp, 3, fd.get()), IsOk());
     EXPECT_THAT(group->Insert(Transport::kUdp, 2, fd.get()),
                 FailsWith(absl::StatusCode::kFailedPrecondition, "is in another group"));
@@ -279,7 +280,7 @@ TEST_F(GroupLife, AnotherLayoutIsRefused) {
     const std::array<uint32_t, 32> constants = {HR_STEER_LAYOUT + 1};
     ASSERT_EQ(bpf_map_update_elem(later.get(), &zero, constants.data(), BPF_ANY), 0);
     replace("config", later.get());
-    EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 5, and this build's is 4"));
+    EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 6, and this build's is 5"));
     EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "hedgerow steer clean"));
   });
 }
@@ -356,7 +357,7 @@ TEST_P(Migration, ConnectionsThatWereNotAcceptedGoToTheSlotOfTheNewTable) {
     auto table = *group->ReadTable();
     for (hr_steer_entry& entry : table) entry.slot = static_cast<uint8_t>(others);
     table[choice.bucket].slot = static_cast<uint8_t>(to);
-    ASSERT_THAT(group->WriteTable(table), IsOk());
+    ASSERT_THAT(group->WriteTable(table, {}, false), IsOk());
     sockets.Close(Transport::kTcp, from);
 
     char byte = 0;

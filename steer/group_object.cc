@@ -175,6 +175,7 @@ absl::Status LoadAndPinGroup(const GroupSpec& spec, const std::string& folder) {
   constants = spec.config;
   constants.layout = HR_STEER_LAYOUT;
   constants.has_devices = spec.devices.empty() ? 0 : 1;
+  if (spec.config.openers == 0) bpf_map__set_max_entries((*skeleton)->maps.steer_flows, 1);
   if (const int error = steer_bpf__load(skeleton->get()); error != 0) return net::BpfLoadError(-error);
   if (absl::Status status = FillMaps(**skeleton, spec); !status.ok()) return status;
   return PinAll(**skeleton, folder);

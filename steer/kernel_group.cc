@@ -53,7 +53,7 @@ class PinnedGroup : public KernelGroup {
   static absl::StatusOr<std::unique_ptr<KernelGroup>> Open(const std::string& folder) {
     auto object = OpenGroupObject(folder);
     if (!object.ok()) return object.status();
-    auto table = net::Mapped<TableElement>::Open(object->table.get(), HR_STEER_BUCKETS);
+    auto table = net::Mapped<TableElement>::Open(object->table.get(), 2 * HR_STEER_BUCKETS);
     if (!table.ok()) return table.status();
     auto state = net::Mapped<hr_steer_state>::Open(object->state.get(), 1);
     if (!state.ok()) return state.status();
@@ -85,15 +85,16 @@ class PinnedGroup : public KernelGroup {
                            : status;
   }
 
-  absl::Status Insert(Transport transport, int slot, int socket) override {
+  absl::Status Insert(Transport transport, int place, int socket) override {
     int protocol = 0;
     socklen_t bytes = sizeof(protocol);
-    if (absl::Status status = CheckSlot(slot); !status.ok()) return status;
+    const int slot = place % HR_STEER_SLOTS;
+    if (absl::Status status = CheckPlace(place); !status.ok()) return status;
     if (getsockopt(socket, SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) != 0)
       return absl::ErrnoToStatus(errno, "looking at a socket");
     if (protocol != (transport == Transport::kUdp ? IPPROTO_UDP : IPPROTO_TCP))
       return absl::InvalidArgumentError(absl::StrCat("slot ", slot, ": not a ", NameOf(transport), " socket"));
-    const auto key = static_cast<uint32_t>(slot);
+    const auto key = static_cast<uint32_t>(place);
     const uint64_t value = static_cast<uint64_t>(socket);
     if (bpf_map_update_elem(OfTransport(object_.sockets, transport).get(), &key, &value, BPF_NOEXIST) == 0)
       return absl::OkStatus();
@@ -114,35 +115,53 @@ class PinnedGroup : public KernelGroup {
     }
   }
 
-  absl::Status Remove(Transport transport, int slot) override {
-    if (absl::Status status = CheckSlot(slot); !status.ok()) return status;
-    const auto key = static_cast<uint32_t>(slot);
+  absl::Status Remove(Transport transport, int place) override {
+    if (absl::Status status = CheckPlace(place); !status.ok()) return status;
+    const auto key = static_cast<uint32_t>(place);
     if (bpf_map_delete_elem(OfTransport(object_.sockets, transport).get(), &key) == 0 || errno == ENOENT)
       return absl::OkStatus();
-    return absl::ErrnoToStatus(errno, absl::StrCat("slot ", slot, ": removing its ", NameOf(transport), " socket"));
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("slot ", place % HR_STEER_SLOTS, ": removing its ", NameOf(transport), " socket"));
   }
 
-  absl::StatusOr<uint64_t> CookieOf(Transport transport, int slot) const override {
-    if (absl::Status status = CheckSlot(slot); !status.ok()) return status;
-    const auto key = static_cast<uint32_t>(slot);
+  absl::StatusOr<uint64_t> CookieOf(Transport transport, int place) const override {
+    if (absl::Status status = CheckPlace(place); !status.ok()) return status;
+    const auto key = static_cast<uint32_t>(place);
     uint64_t cookie = 0;
     if (bpf_map_lookup_elem(OfTransport(object_.sockets, transport).get(), &key, &cookie) == 0) return cookie;
     if (errno == ENOENT) return 0;
-    return absl::ErrnoToStatus(errno, absl::StrCat("slot ", slot, ": looking for its ", NameOf(transport), " socket"));
+    return absl::ErrnoToStatus(
+        errno, absl::StrCat("slot ", place % HR_STEER_SLOTS, ": looking for its ", NameOf(transport), " socket"));
   }
 
   // Stores of a word each: an update by bpf(2) copies bytes, of which a program could see some.
-  absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) override {
+  absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, const Generations& generations,
+                          bool keeps) override {
     if (absl::Status status = CheckTable(table); !status.ok()) return status;
-    for (uint32_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) table_.At(bucket)->word = table[bucket].word;
+    const bool begins = keeps && object_.config.openers != 0 && !IsChanging();
+    // Programs that still read the other half, of the last change.
+    if (absl::Status status = begins ? net::WaitForPrograms() : absl::OkStatus(); !status.ok()) return status;
+    const uint32_t half = begins ? 1 - Half() : Half();
+    for (uint32_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) Entry(half, bucket) = table[bucket].word;
+    for (size_t slot = 0; slot < generations.size(); ++slot) state_->generation[half][slot] = generations[slot];
+    if (begins) __atomic_store_n(&state_->tables, half | HR_STEER_FORMER, __ATOMIC_RELEASE);
     return absl::OkStatus();
   }
 
   absl::StatusOr<std::array<hr_steer_entry, HR_STEER_BUCKETS>> ReadTable() const override {
     std::array<hr_steer_entry, HR_STEER_BUCKETS> table{};
-    for (uint32_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) table[bucket].word = table_.At(bucket)->word;
+    for (uint32_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) table[bucket].word = Entry(Half(), bucket);
     return table;
   }
+
+  Generations ReadGenerations() const override {
+    Generations generations;
+    for (size_t slot = 0; slot < generations.size(); ++slot) generations[slot] = state_->generation[Half()][slot];
+    return generations;
+  }
+
+  bool IsChanging() const override { return (state_->tables & HR_STEER_FORMER) != 0; }
+  void EndChange() override { state_->tables = Half(); }
 
   absl::Status SetRecording(bool on) override {
     if (absl::Status status = WaitWhereFreed(); !status.ok()) return status;
@@ -156,7 +175,6 @@ class PinnedGroup : public KernelGroup {
   absl::Status Pin(const hr_steer_source& source, uint8_t slot) override {
     const uint32_t value = slot;
     uint32_t present = 0;
-    if (absl::Status status = CheckSlot(slot); !status.ok()) return status;
     const bool known = bpf_map_lookup_elem(object_.pins.get(), &source, &present) == 0;
     if (!known || present != value) {
       if (absl::Status status = WaitWhereFreed(); !status.ok()) return status;
@@ -249,10 +267,15 @@ class PinnedGroup : public KernelGroup {
     return both[transport == Transport::kUdp ? 0 : 1];
   }
 
-  // The sink's place is one of them.
-  static absl::Status CheckSlot(int slot) {
-    if (slot >= 0 && slot < HR_STEER_SOCKETS) return absl::OkStatus();
-    return absl::InvalidArgumentError(absl::StrCat("slot ", slot, " of ", HR_STEER_SLOTS));
+  // The sink's is one of them.
+  static absl::Status CheckPlace(int place) {
+    if (place >= 0 && place < HR_STEER_SOCKETS) return absl::OkStatus();
+    return absl::InvalidArgumentError(absl::StrCat("place ", place, " of ", HR_STEER_PLACES));
+  }
+
+  uint32_t Half() const { return state_->tables & HR_STEER_SECOND; }
+  volatile uint32_t& Entry(uint32_t half, uint32_t bucket) const {
+    return table_.At(half * HR_STEER_BUCKETS + bucket)->word;
   }
 
   // An element that the hash map has given up is used by its next insertion, while a program that has found it

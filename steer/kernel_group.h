@@ -25,6 +25,10 @@ enum class Transport { kUdp, kTcp };
 
 inline const char* NameOf(Transport transport) { return transport == Transport::kUdp ? "UDP" : "TCP"; }
 
+// Of each slot's sockets.
+using Generations = std::array<uint8_t, HR_STEER_SLOTS>;
+inline int PlaceOf(int slot, int generation) { return slot + generation * HR_STEER_SLOTS; }
+
 struct Device {
   hr_steer_network network{};
   hr_steer_device device{};
@@ -61,16 +65,23 @@ class KernelGroup {
   // Before bind(2) of the group's first socket, so that no packet is ever spread without the program (an
   // unbound socket with SO_REUSEPORT gets a reuseport group of its own, which the others join).
   virtual absl::Status Attach(Transport transport, int socket) = 0;
-  // `socket` is bound (UDP) or listens (TCP); `slot` may be HR_STEER_SINK. AlreadyExists: the slot has a
+  // `socket` is bound (UDP) or listens (TCP); `place`: PlaceOf(), or HR_STEER_SINK. AlreadyExists: the place has a
   // socket. The kernel takes a socket out that closes.
-  virtual absl::Status Insert(Transport transport, int slot, int socket) = 0;
-  virtual absl::Status Remove(Transport transport, int slot) = 0;
-  // SO_COOKIE of the slot's socket; 0: it has none that is open.
-  virtual absl::StatusOr<uint64_t> CookieOf(Transport transport, int slot) const = 0;
+  virtual absl::Status Insert(Transport transport, int place, int socket) = 0;
+  virtual absl::Status Remove(Transport transport, int place) = 0;
+  // SO_COOKIE of the place's socket; 0: it has none that is open.
+  virtual absl::StatusOr<uint64_t> CookieOf(Transport transport, int place) const = 0;
 
-  // Each bucket changes at once, one after the other.
-  virtual absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) = 0;
+  // Where the group's datagrams are of sessions and `keeps`, the former table stays in force for flows that began by
+  // it, and all buckets change by one store; a change within a change leaves the oldest one in force. Else each bucket
+  // changes at once, one after the other.
+  virtual absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table,
+                                  const Generations& generations, bool keeps) = 0;
   virtual absl::StatusOr<std::array<hr_steer_entry, HR_STEER_BUCKETS>> ReadTable() const = 0;
+  virtual Generations ReadGenerations() const { return {}; }
+  // Whether a former table is in force, and its end.
+  virtual bool IsChanging() const { return false; }
+  virtual void EndChange() {}
 
   // Sources that stay with the slot of their open connections. A pin to a slot without a socket has no effect.
   // SetRecording returns when no program runs that saw the old value.

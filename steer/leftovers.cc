@@ -38,7 +38,8 @@ std::vector<Process> WorkersOf(const Places& places, const std::string& bpffs) {
   std::set<uint64_t> cookies;
   std::set<uint32_t> inodes;
   for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
-    for (int slot = 0; slot < HR_STEER_SLOTS; ++slot) cookies.insert((*kernel)->CookieOf(transport, slot).value_or(0));
+    for (int place = 0; place < HR_STEER_PLACES; ++place)
+      cookies.insert((*kernel)->CookieOf(transport, place).value_or(0));
     const auto sockets = ListSockets(transport, 0, 1u << (transport == Transport::kUdp ? TCP_CLOSE : TCP_LISTEN));
     if (!sockets.ok()) return {};
     for (const InetSocket& each : *sockets) {

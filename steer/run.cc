@@ -92,9 +92,8 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
     bool any = false;
     for (; const std::optional<int> number = operate::NextSignal(signals.get()); any = true) {
       if (*number == SIGHUP) {
-        LogInfo("signal ", *number,
-                ": a group's options are its command line's, so there is nothing to read again; `resize`, ",
-                "`weights`, `restart` and `drain` change it while it runs");
+        const auto reloads = (*group)->Reload(std::nullopt);
+        LogInfo("signal ", *number, ": ", reloads.ok() ? "all slots are reloaded" : reloads.status().message());
       } else {
         (*group)->BeginStop();
       }

@@ -13,6 +13,7 @@
 #include <fstream>
 #include <set>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
 #include "net/networks.h"
@@ -137,6 +138,39 @@ absl::Status ReadGatewayField(const std::string& text, Settings& settings) {
   return absl::InvalidArgumentError(absl::StrCat("--gateway-field: got \"", text,
                                                  "\", expected OFFSET:BYTES in the payload, at most ", kMostOffset,
                                                  " and 1 to ", kMostBytes, ": 12:4"));
+}
+
+namespace {
+
+struct Opener {
+  const char *protocol, *mask, *value;  // the first bytes, in hexadecimal
+};
+constexpr Opener kOpeners[] = {
+    // A long header of the type Initial or 0-RTT, which version 2 numbers anew: RFC 9000, 17.2, and RFC 9369, 3.2.
+    {"quic", "a0ffffffff", "8000000001"},
+    {"quic", "b0ffffffff", "906b3343cf"},
+    {"quic", "b0ffffffff", "a06b3343cf"},
+    // A handshake's record of epoch 0 with a ClientHello: RFC 6347, 4.1 and 4.2.2.
+    {"dtls", "ff0000ffff0000000000000000ff", "1600000000000000000000000001"},
+    {"wireguard", "ffffffff", "01000000"},
+};
+
+}  // namespace
+
+absl::StatusOr<std::vector<hr_steer_opener>> ReadSessions(const std::string& text) {
+  std::vector<hr_steer_opener> openers;
+  for (const Opener& each : kOpeners) {
+    if (text != each.protocol) continue;
+    const std::string mask = absl::HexStringToBytes(each.mask), value = absl::HexStringToBytes(each.value);
+    hr_steer_opener& opener = openers.emplace_back();
+    memcpy(opener.mask, mask.data(), mask.size());
+    memcpy(opener.value, value.data(), value.size());
+  }
+  if (openers.empty() && text != "none") {
+    return absl::InvalidArgumentError(
+        absl::StrCat("--sessions: got \"", text, "\", expected quic, dtls, wireguard or none"));
+  }
+  return openers;
 }
 
 // NotFound: it may come by itself (LDAP).

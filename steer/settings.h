@@ -3,6 +3,8 @@
 // The settings of `hedgerow steer run` and `adopt`, and the paths that follow from a group's name. Filled by cli/.
 #pragma once
 
+#include <signal.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -63,14 +65,19 @@ struct Settings {
   absl::Duration empty_after = absl::Seconds(1);
   absl::Duration heartbeat = absl::ZeroDuration();  // none
   absl::Duration stop_timeout = absl::Seconds(10);  // from SIGTERM to SIGKILL
+  // Of a worker that another one has replaced: how it is asked to end, and the time from there to SIGKILL. As long,
+  // flows stay where they began when buckets move.
+  int drain_signal = SIGTERM;
+  absl::Duration drain_timeout = absl::Minutes(1);
   WorkerUser user{};
   uint32_t socket_uid = 0;     // the group's sockets belong to this user: the kernel admits no other user's to them
   int64_t receive_buffer = 0;  // bytes; 0: the kernel's default
   uint32_t ipv6_prefix = 128;
   std::vector<Device> devices{};
   uint32_t field_offset = 0;
-  uint32_t field_bytes = 0;  // 0: no field
-  std::string metrics{};     // empty: none
+  uint32_t field_bytes = 0;                // 0: no field
+  std::vector<hr_steer_opener> openers{};  // of its sessions; none: its datagrams are of no sessions
+  std::string metrics{};                   // empty: none
   operate::HttpAccess metrics_access{};
   std::string bpffs{};
   std::vector<std::string> command{};
@@ -88,6 +95,8 @@ absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file);
 // "12:4": 4 bytes at offset 12 of the UDP payload name a gateway's device. InvalidArgument also without a gateway in
 // `settings.devices`.
 absl::Status ReadGatewayField(const std::string& text, Settings& settings);
+// "quic", "dtls", "wireguard" or "none": what opens a session of the protocol, as data.
+absl::StatusOr<std::vector<hr_steer_opener>> ReadSessions(const std::string& text);
 // InvalidArgument: there is no such user or group. Empty texts: not set.
 absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::string& group);
 

@@ -3,6 +3,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <cstring>
 #include <fstream>
 
 #include <gmock/gmock.h>
@@ -82,6 +84,51 @@ TEST(GatewayField, IsAnOffsetAndANumberOfBytes) {
   EXPECT_EQ(settings.field_bytes, 4u);
   for (const char* text : {"12", "12:17", "1401:4", "{path: [{skip: 2}], request_length: 4}"})
     EXPECT_THAT(std::string(ReadGatewayField(text, settings).message()), HasSubstr("expected OFFSET:BYTES")) << text;
+}
+
+// As the kernel's program does.
+bool Opens(const std::vector<hr_steer_opener>& openers, std::string datagram) {
+  datagram.resize(16);
+  uint64_t words[2];
+  memcpy(words, datagram.data(), sizeof(words));
+  return std::any_of(openers.begin(), openers.end(), [&](const hr_steer_opener& each) {
+    return (words[0] & each.mask[0]) == each.value[0] && (words[1] & each.mask[1]) == each.value[1];
+  });
+}
+
+TEST(Sessions, AreOpenedByTheFirstDatagramsOfTheirProtocol) {
+  const auto quic = *ReadSessions("quic"), dtls = *ReadSessions("dtls"), wireguard = *ReadSessions("wireguard");
+  const std::string v1("\0\0\0\1", 4), v2("\x6b\x33\x43\xcf", 4), record("\xfe\xfd\0\0\0\0\0\0\0\0\1\0", 12);
+  struct {
+    const char* what;
+    std::string datagram;
+    bool is_quic, is_dtls, is_wireguard;
+  } const rows[] = {
+      {"QUIC 1 Initial", "\xc3" + v1, true, false, false},
+      {"QUIC 1 0-RTT", "\xd0" + v1, true, false, false},
+      {"QUIC 1 Handshake", "\xe0" + v1, false, false, false},
+      {"QUIC 2 Initial", "\xd0" + v2, true, false, false},
+      {"QUIC 2 0-RTT", "\xef" + v2, true, false, false},
+      {"QUIC 2 Handshake", "\xf0" + v2, false, false, false},
+      {"QUIC 2 Retry", "\xc0" + v2, false, false, false},
+      {"QUIC short header", "\x43" + v1, false, false, false},
+      {"DTLS ClientHello", "\x16" + record + "\1", false, true, false},
+      {"DTLS ServerHello", "\x16" + record + "\2", false, false, false},
+      {"DTLS of a later epoch", "\x16\xfe\xfd" + std::string("\0\1", 2) + record.substr(4, 8) + "\1", false, false,
+       false},
+      {"DTLS data", "\x17" + record + "\1", false, false, false},
+      {"WireGuard initiation", std::string("\1\0\0\0x", 5), false, false, true},
+      {"WireGuard data", std::string("\4\0\0\0x", 5), false, false, false},
+  };
+  for (const auto& row : rows) {
+    EXPECT_EQ(Opens(quic, row.datagram), row.is_quic) << row.what;
+    EXPECT_EQ(Opens(dtls, row.datagram), row.is_dtls) << row.what;
+    EXPECT_EQ(Opens(wireguard, row.datagram), row.is_wireguard) << row.what;
+  }
+  EXPECT_LE(quic.size(), size_t{HR_STEER_OPENERS});
+  EXPECT_TRUE(ReadSessions("none")->empty());
+  EXPECT_THAT(std::string(ReadSessions("http").status().message()),
+              HasSubstr("expected quic, dtls, wireguard or none"));
 }
 
 TEST(WorkerUser, IsFoundByNameAndNumber) {

@@ -36,17 +36,17 @@ constexpr int kIdleLooks = 5;  // most looks in a row at all processes that find
 
 // shutdown(2) by one worker closes the listener for its successors as well.
 void Supervisor::MendListener(Slot& slot) {
-  if (!settings_.tcp || slot.leaving || IsListening(slot.fd(Transport::kTcp))) return;
-  (void)kernel_->Remove(Transport::kTcp, slot.number);
+  if (!settings_.tcp || slot.role == Role::kFormer || IsListening(slot.fd(Transport::kTcp))) return;
+  (void)kernel_->Remove(Transport::kTcp, slot.place());
   absl::Status mended = ListenAgain(slot.fd(Transport::kTcp));
-  if (mended.ok()) mended = kernel_->Insert(Transport::kTcp, slot.number, slot.fd(Transport::kTcp));
+  if (mended.ok()) mended = kernel_->Insert(Transport::kTcp, slot.place(), slot.fd(Transport::kTcp));
   LogWarning("slot ", slot.number, ": its worker has shut the TCP socket down; ",
              mended.ok() ? "it listens again" : mended.message());
 }
 
 // A UDP socket that a worker connected or shut down has left the group for good: the slot gets a new one.
 void Supervisor::MendUdp(Slot& slot) {
-  if (!settings_.udp || slot.leaving || !IsSpoilt(slot.fd(Transport::kUdp))) return;
+  if (!settings_.udp || slot.role == Role::kFormer || !IsSpoilt(slot.fd(Transport::kUdp))) return;
   const absl::Status mended = [&] {
     auto fresh = MakeSocket(settings_, Transport::kUdp, *kernel_, false);
     if (!fresh.ok()) return fresh.status();
@@ -55,11 +55,11 @@ void Supervisor::MendUdp(Slot& slot) {
     if (*program == 0) {  // the only socket of its group
       if (const absl::Status attached = kernel_->Attach(Transport::kUdp, fresh->get()); !attached.ok()) return attached;
     }
-    if (const absl::Status removed = kernel_->Remove(Transport::kUdp, slot.number); !removed.ok()) return removed;
-    if (const absl::Status done = kernel_->Insert(Transport::kUdp, slot.number, fresh->get()); !done.ok()) return done;
+    if (const absl::Status removed = kernel_->Remove(Transport::kUdp, slot.place()); !removed.ok()) return removed;
+    if (const absl::Status done = kernel_->Insert(Transport::kUdp, slot.place(), fresh->get()); !done.ok()) return done;
     slot.socket(Transport::kUdp) = *std::move(fresh);
-    Unstore(Transport::kUdp, slot.number);
-    Store(Transport::kUdp, slot.number, slot.fd(Transport::kUdp));
+    Unstore(Transport::kUdp, slot.place());
+    Store(Transport::kUdp, slot.place(), slot.fd(Transport::kUdp));
     return absl::OkStatus();
   }();
   LogWarning("slot ", slot.number, ": its worker has connected the UDP socket, or shut it down; ",
@@ -93,31 +93,36 @@ void Supervisor::StartWorker(Slot& slot) {
 }
 
 void Supervisor::Follow(Slot& slot) {
-  const absl::Status watched = loop_->Watch(slot.pidfd.get(), [this, number = slot.number] { return OnExit(number); });
+  const absl::Status watched = loop_->Watch(slot.pidfd.get(), [this, place = slot.place()] { return OnExit(place); });
   if (!watched.ok() && !slot.unwatched)
     LogError("slot ", slot.number, ": its worker cannot be watched yet: ", watched.message());
   slot.unwatched = !watched.ok();
 }
 
-bool Supervisor::OnExit(int number) {
-  Slot& slot = slots_.at(number);
+bool Supervisor::OnExit(int place) {
+  Slot& slot = slots_.at(place);
   loop_->Unwatch(slot.pidfd.get());
-  // Children of the worker would read beside the next worker. The process group's number stays reserved until the
-  // worker is reaped.
-  kill(-slot.worker.pid, SIGKILL);
+  // Children of the worker would read beside the next worker. Its group's number is no other's until the worker is
+  // reaped, but init may have reaped one that was taken over.
+  siginfo_t info{};
+  const bool is_child = waitid(static_cast<idtype_t>(P_PIDFD), static_cast<id_t>(slot.pidfd.get()), &info,
+                               WEXITED | WNOHANG | WNOWAIT) == 0;
+  if (is_child) kill(-slot.worker.pid, SIGKILL);
   slot.last_exit = ReapExit(slot.pidfd);
   slot.pidfd.Reset();
-  EndLeftBehind(slot, slot.worker);
+  EndLeftBehind(slot, slot.worker, is_child);
   const int64_t now = MonotonicNs();
-  LogInfo("slot ", number, ": worker ", slot.worker.pid, " ended: ", slot.last_exit);
+  LogInfo("slot ", slot.number, ": worker ", slot.worker.pid, " ended: ", slot.last_exit);
   slot.worker = {};
   slot.is_silent = false;
   slot.down_since_ns = now;
   const bool steady = now - slot.started_ns >= absl::ToInt64Nanoseconds(kSteadyAfter);
   slot.failures = slot.restart_asked ? 0 : steady ? 1 : slot.failures + 1;
   slot.start_at_ns = slot.restart_asked ? now : now + absl::ToInt64Nanoseconds(RestartDelay(slot.failures));
-  if (slot.leaving && !stopping_) {
-    EndLeaving(number);
+  if (slot.role == Role::kFormer && !stopping_) {
+    EndFormer(place);
+  } else if (slot.role == Role::kNext && !stopping_) {
+    FailReload(slot, absl::StrCat("the next worker ended before it was ready (", slot.last_exit, ")"));
   } else if (!stopping_ && slot.start_at_ns <= now) {
     StartWorker(slot);
   } else {
@@ -129,10 +134,11 @@ bool Supervisor::OnExit(int number) {
 
 // A daemon that forked into the background has left its process group and would read beside the next worker. Only
 // processes of the workers' user are killed: a worker may have passed its sockets to another user's process.
-void Supervisor::EndLeftBehind(const Slot& slot, const Process& worker) {
+void Supervisor::EndLeftBehind(const Slot& slot, const Process& worker, bool group_ended) {
   const auto may_be = [&, others = SelfAndAncestors()](const Process& process) {
     struct stat owner {};
-    return process.start_ticks >= worker.start_ticks && !others.contains(process.pid) && process.group != worker.pid &&
+    return process.start_ticks >= worker.start_ticks && !others.contains(process.pid) &&
+           (process.group != worker.pid || !group_ended) &&
            stat(absl::StrCat("/proc/", process.pid).c_str(), &owner) == 0 &&
            (owner.st_uid == settings_.user.uid || settings_.user.uid == 0);
   };
@@ -171,7 +177,7 @@ void Supervisor::OnNotice(const Notice& notice) {
 // `pid` is the worker or a descendant of it.
 Slot* Supervisor::SlotOfProcess(pid_t pid) {
   for (int generation = 0; generation < 16 && pid > 1; ++generation) {
-    for (auto& [number, slot] : slots_) {
+    for (auto& [place, slot] : slots_) {
       if (slot.has_worker() && slot.worker.pid == pid) return &slot;
     }
     const auto process = ReadProcess(pid);
@@ -183,7 +189,8 @@ Slot* Supervisor::SlotOfProcess(pid_t pid) {
 void Supervisor::Terminate(Slot& slot) {
   if (!slot.has_worker() || slot.terminated_ns != 0) return;
   slot.terminated_ns = MonotonicNs();
-  if (const absl::Status sent = Signal(slot.pidfd, SIGTERM); !sent.ok())
+  const bool drains = slot.role == Role::kFormer && !stopping_;
+  if (const absl::Status sent = Signal(slot.pidfd, drains ? settings_.drain_signal : SIGTERM); !sent.ok())
     LogError("slot ", slot.number, ": ", sent.message());
 }
 
@@ -195,7 +202,7 @@ void Supervisor::ForgiveOwnPause(int64_t now) {
   const int64_t pause = now - std::exchange(ticked_ns_, now);
   if (heartbeat == 0 || !notify_.has_value()) return;
   if (pause <= std::max(heartbeat / 2, 2 * kSlow_ms * kMs) || pause == now) return;
-  for (auto& [number, slot] : slots_) slot.heard_ns = std::max(slot.heard_ns, now - heartbeat / 2);
+  for (auto& [place, slot] : slots_) slot.heard_ns = std::max(slot.heard_ns, now - heartbeat / 2);
 }
 
 // As the first process of a container, the supervisor becomes the parent of every orphan and has to reap it.
@@ -216,18 +223,21 @@ void Supervisor::Tick() {
   ReapOrphans();
   if (stopping_) {
     bool any = false;
-    for (auto& [number, slot] : slots_) {
+    for (auto& [place, slot] : slots_) {
       TickSlot(slot, now);
       any |= slot.has_worker();
     }
     if (!any) loop_->Stop();
   } else {
-    std::vector<int> leaving;
-    for (auto& [number, slot] : slots_) {
+    std::vector<int> others;
+    for (auto& [place, slot] : slots_) {
       TickSlot(slot, now);
-      if (slot.leaving) leaving.push_back(number);
+      if (slot.role != Role::kServing) others.push_back(place);
     }
-    for (const int number : leaving) TickLeaving(slots_.at(number), now);
+    for (const int place : others) {
+      Slot& slot = slots_.at(place);
+      slot.role == Role::kFormer ? TickFormer(slot, now) : TickNext(slot, now);
+    }
     ApplyEmpty();
     PollPins(now);
     if (now >= next_look_ns_) LookAround();
@@ -238,49 +248,53 @@ void Supervisor::Tick() {
 void Supervisor::TickSlot(Slot& slot, int64_t now) {
   if (slot.has_worker()) {
     if (slot.unwatched) Follow(slot);
-    if (slot.terminated_ns != 0 && now - slot.terminated_ns > absl::ToInt64Nanoseconds(settings_.stop_timeout)) {
+    const int64_t patience = absl::ToInt64Nanoseconds(
+        slot.role == Role::kFormer && !stopping_ ? settings_.drain_timeout : settings_.stop_timeout);
+    if (slot.terminated_ns != 0 && now - slot.terminated_ns > patience) {
       LogWarning("slot ", slot.number, ": worker ", slot.worker.pid, " did not end within ",
-                 config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)), " and is killed");
+                 config::FormatDurationNs(patience), " and is killed");
       slot.terminated_ns = now;
       if (const absl::Status sent = Signal(slot.pidfd, SIGKILL); !sent.ok()) LogError(sent.message());
     }
     const bool silent = settings_.heartbeat > absl::ZeroDuration() &&
                         now - slot.heard_ns > absl::ToInt64Nanoseconds(settings_.heartbeat);
-    if (silent && !slot.is_silent) {
+    if (silent && !slot.is_silent && slot.role == Role::kServing) {
       slot.is_silent = true;
       LogWarning("slot ", slot.number, ": worker ", slot.worker.pid, " is silent: no WATCHDOG=1 for ",
                  config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.heartbeat)));
     }
-  } else if (!stopping_ && !slot.leaving && now >= slot.start_at_ns) {
+  } else if (!stopping_ && slot.role == Role::kServing && now >= slot.start_at_ns) {
     StartWorker(slot);
   }
 }
 
-// shutdown(2) of its listener migrates connections that it has not accepted to other slots.
-void Supervisor::TickLeaving(Slot& slot, int64_t now) {
-  if (!slot.has_worker()) return EndLeaving(slot.number);
+// shutdown(2) of its listener migrates connections that it has not accepted to workers that serve.
+void Supervisor::TickFormer(Slot& slot, int64_t now) {
+  if (!slot.has_worker()) return EndFormer(slot.place());
   if (slot.terminated_ns != 0) return;
   const bool read = !slot.socket(Transport::kUdp).valid() || UdpState(slot.fd(Transport::kUdp)).queued_bytes == 0;
   if (!read && now < slot.leave_by_ns) return;
   Terminate(slot);
   if (!slot.socket(Transport::kTcp).valid()) return;
-  (void)kernel_->Remove(Transport::kTcp, slot.number);
+  (void)kernel_->Remove(Transport::kTcp, slot.place());
   shutdown(slot.fd(Transport::kTcp), SHUT_RDWR);
 }
 
-void Supervisor::RemoveSockets(int number) {
+void Supervisor::RemoveSockets(int place) {
   for (const Transport transport : settings_.transports()) {
-    (void)kernel_->Remove(transport, number);
-    Unstore(transport, number);
+    (void)kernel_->Remove(transport, place);
+    Unstore(transport, place);
   }
-  slots_.erase(number);
+  slots_.erase(place);
 }
 
-void Supervisor::EndLeaving(int number) {
-  Slot& slot = slots_.at(number);
+void Supervisor::EndFormer(int place) {
+  Slot& slot = slots_.at(place);
+  const int number = slot.number;
   const uint64_t unread = slot.socket(Transport::kUdp).valid() ? UdpState(slot.fd(Transport::kUdp)).queued_bytes : 0;
-  RemoveSockets(number);
-  LogInfo("slot ", number, " is gone", unread > 0 ? absl::StrCat("; its worker left ", unread, " bytes unread") : "");
+  RemoveSockets(place);
+  LogInfo("slot ", number, ": the former sockets are closed",
+          unread > 0 ? absl::StrCat("; their worker left ", unread, " bytes unread") : "");
   (void)Save();
 }
 
@@ -291,14 +305,14 @@ bool Supervisor::Proven(const Slot& slot, int64_t now) const {
 }
 
 bool Supervisor::IsEmpty(int number, int64_t now_ns) const {
-  const Slot& slot = slots_.at(number);
+  const Slot& slot = Serving(number);
   if (slot.has_worker()) return slot.is_silent || (table_->IsEmpty(number) && !Proven(slot, now_ns));
   return table_->IsEmpty(number) || now_ns - slot.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after);
 }
 
 void Supervisor::LookAround() {
   next_look_ns_ = MonotonicNs() + kLook_ms * kMs;
-  for (auto& [number, slot] : slots_) {
+  for (auto& [place, slot] : slots_) {
     if (slot.has_worker() && slot.terminated_ns == 0) MendListener(slot);
   }
   for (const Transport transport : settings_.transports()) watch_->Look(transport, FdsOf(transport));
@@ -306,7 +320,7 @@ void Supervisor::LookAround() {
 
 std::vector<int> Supervisor::FdsOf(Transport transport) const {
   std::vector<int> all;
-  for (const auto& [number, slot] : slots_) all.push_back(slot.fd(transport));
+  for (const auto& [place, slot] : slots_) all.push_back(slot.fd(transport));
   if (const int sink = sinks_[static_cast<size_t>(transport)].get(); sink >= 0) all.push_back(sink);
   return all;
 }
@@ -315,7 +329,7 @@ bool Supervisor::Busy() const {
   if (stopping_ || table_->pins() > 0) return true;
   return std::any_of(slots_.begin(), slots_.end(), [this](const auto& each) {
     const Slot& slot = each.second;
-    return !slot.has_worker() || slot.leaving || slot.terminated_ns != 0 ||
+    return !slot.has_worker() || slot.role != Role::kServing || slot.terminated_ns != 0 ||
            (table_->IsEmpty(slot.number) && !slot.is_silent);
   });
 }

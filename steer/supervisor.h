@@ -38,6 +38,7 @@ class Supervisor final : public Group {
 
   absl::StatusOr<v1::Change> Resize(uint32_t workers) override;
   absl::StatusOr<v1::Slot> RestartWorker(uint32_t slot) override;
+  absl::StatusOr<v1::Group> Reload(std::optional<uint32_t> slot) override;
   absl::StatusOr<v1::Group> Reattach() override;
 
  private:
@@ -51,12 +52,12 @@ class Supervisor final : public Group {
   absl::Status TakeOver(const v1::Record& record, Stored stored);
   absl::Status TakeSlots(const v1::Record& record, Stored& stored);
   absl::Status TakeSockets(Stored& stored);
-  void RemoveSockets(int number);
+  void RemoveSockets(int place);
   std::set<uint32_t> InodesOf(const Slot& slot) const;
   void FindUnrecordedWorker(Slot& slot);
   absl::Status MakeSinks();
   absl::Status BeginWatching();
-  absl::Status AddSlot(int number);
+  absl::StatusOr<int> AddSlot(int number, Role role);
   absl::Status FillSlot(Slot& slot);
   void RemoveEverything();
 
@@ -64,23 +65,31 @@ class Supervisor final : public Group {
   void StartWorker(Slot& slot);
   void MendListener(Slot& slot);
   void MendUdp(Slot& slot);
-  void EndLeftBehind(const Slot& slot, const Process& worker);
+  void EndLeftBehind(const Slot& slot, const Process& worker, bool group_ended);
   void ForgiveOwnPause(int64_t now);
   void ReapOrphans();
   void Follow(Slot& slot);
-  bool OnExit(int number);
+  bool OnExit(int place);
   void OnNotice(const Notice& notice);
   void Terminate(Slot& slot);
   Slot* SlotOfProcess(pid_t pid);
   void Tick();
   void TickSlot(Slot& slot, int64_t now);
-  void TickLeaving(Slot& slot, int64_t now);
-  void EndLeaving(int number);
+  void TickFormer(Slot& slot, int64_t now);
+  void EndFormer(int place);
+  void StartNext();
+  void TickNext(Slot& slot, int64_t now);
+  void FailReload(const Slot& slot, const std::string& why);
   bool Proven(const Slot& slot, int64_t now) const;
   void LookAround();
   std::vector<int> FdsOf(Transport transport) const;
   bool Busy() const;
   void Pace();
+
+  // The pair of sockets that a slot's sources meet.
+  Slot& Serving(int number);
+  const Slot& Serving(int number) const { return const_cast<Supervisor*>(this)->Serving(number); }
+  bool Has(Role role) const;
 
   // What a Group asks for.
   const char* mode() const override { return "run"; }
@@ -89,7 +98,12 @@ class Supervisor final : public Group {
   bool IsEmpty(int slot, int64_t now_ns) const override;
   v1::Slot ShowWorker(int slot) const override;
   v1::RecordedSlot RecordWorker(int slot) const override;
+  void Record(v1::Record& record) const override;
   std::vector<std::string> Problems() const override;
+  void ShowFormer(v1::Group& group) const override;
+  bool HasFormer() const override { return Has(Role::kFormer); }
+  v1::Slot ShowPair(const Slot& slot) const;
+  v1::RecordedSlot RecordPair(const Slot& slot) const;
   void TableChanged() override { Pace(); }
   std::string StateOf(const Slot& slot) const;
 
@@ -97,7 +111,9 @@ class Supervisor final : public Group {
   bool remove_at_end_ = false;  // false: the group was taken over, and stays if the start fails
   std::optional<NotifySocket> notify_;
   std::optional<GroupWatch> watch_;
-  std::map<int, Slot> slots_;
+  std::map<int, Slot> slots_;   // by place
+  std::vector<int> to_reload_;  // slots, one after the other
+  std::string reload_problem_;
   bool stopping_ = false;
   int slow_timer_ = -1;
   int fast_timer_ = -1;

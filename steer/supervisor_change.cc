@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operations of an operator on a supervisor: resize, restart, reattach and stop.
+// The operations of an operator on a supervisor: resize, restart, reload, reattach and stop.
 #include <signal.h>
+
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "config/scalar.h"
@@ -12,7 +14,9 @@
 namespace hedgerow::steer {
 namespace {
 
-constexpr int64_t kQueue_ns = 1'000'000'000;  // time for a leaving worker to read its queue, before SIGTERM
+constexpr int64_t kQueue_ns = 1'000'000'000;  // time for a former worker to read its queue, before it is asked to end
+constexpr int64_t kReady_ns =
+    90'000'000'000;  // a next worker that is not heard is given up, as systemd does at a start
 
 }  // namespace
 
@@ -22,38 +26,39 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
     return absl::InvalidArgumentError(absl::StrCat("got ", workers, " workers, expected 1 to ", HR_STEER_SLOTS));
   }
   const int wanted = static_cast<int>(workers);
+  const std::map<int, Share*> present = Shares();
   std::vector<int> added;
-  std::vector<int> leaving;
+  std::vector<Slot*> leaving;
   const auto undo = [&] {
-    for (const int number : added) RemoveSockets(number);
-    for (const int number : leaving) slots_.at(number).leaving = false;
+    for (const int place : added) RemoveSockets(place);
+    for (Slot* slot : leaving) slot->role = Role::kServing;
   };
   for (int number = 0; number < wanted; ++number) {
-    const auto found = slots_.find(number);
-    if (found != slots_.end() && found->second.leaving) {
-      undo();
-      return absl::FailedPreconditionError(absl::StrCat(
-          "slot ", number, " still waits for the end of worker ", found->second.worker.pid,
-          ": try again when it has ended, at the latest ",
-          config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)), " after it was asked to"));
+    if (present.contains(number)) continue;
+    const auto place = AddSlot(number, Role::kServing);
+    absl::Status made = place.status();
+    if (made.ok()) {
+      added.push_back(*place);
+      made = table_->SetGeneration(number, slots_.at(*place).generation);
     }
-    if (found != slots_.end()) continue;
-    if (const absl::Status made = AddSlot(number); !made.ok()) {
+    if (!made.ok()) {
       undo();
       return made;
     }
-    added.push_back(number);
   }
-  for (auto& [number, slot] : slots_) {
-    if (slot.leaving || number < wanted) continue;
-    slot.leaving = true;
-    leaving.push_back(number);
+  for (const auto& [number, share] : present) {
+    if (number < wanted) continue;
+    leaving.push_back(&Serving(number));
+    leaving.back()->role = Role::kFormer;
   }
   const int64_t now = MonotonicNs();
   auto change = ChangeTable(undo);
   if (!change.ok()) return change;
-  for (const int number : added) StartWorker(slots_.at(number));
-  for (const int number : leaving) slots_.at(number).leave_by_ns = now + kQueue_ns;
+  for (const int place : added) StartWorker(slots_.at(place));
+  for (Slot* slot : leaving) slot->leave_by_ns = now + kQueue_ns;
+  for (auto& [place, slot] : slots_) {
+    if (slot.role == Role::kNext && slot.number >= wanted) slot.role = Role::kFormer;
+  }
   if (const absl::Status shown = ShowSlots(change->mutable_slots()); !shown.ok()) return shown;
   Tick();
   return change;
@@ -61,8 +66,8 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
 
 absl::StatusOr<v1::Slot> Supervisor::RestartWorker(uint32_t number) {
   if (const auto known = FindShare(number); !known.ok()) return known.status();
-  Slot& slot = slots_.at(static_cast<int>(number));
-  if (stopping_ || slot.leaving) return absl::FailedPreconditionError(absl::StrCat("slot ", number, " is about to go"));
+  Slot& slot = Serving(static_cast<int>(number));
+  if (stopping_) return absl::UnavailableError("the group is ending");
   if (slot.has_worker()) {
     slot.restart_asked = true;
     Terminate(slot);
@@ -74,6 +79,72 @@ absl::StatusOr<v1::Slot> Supervisor::RestartWorker(uint32_t number) {
   const auto counts = kernel_->Counts();
   if (!counts.ok()) return counts.status();
   return ShowSlot(slot.number, slot, *counts);
+}
+
+absl::StatusOr<v1::Group> Supervisor::Reload(std::optional<uint32_t> number) {
+  if (stopping_) return absl::UnavailableError("the group is ending");
+  if (number.has_value()) {
+    if (const auto known = FindShare(*number); !known.ok()) return known.status();
+  }
+  for (const auto& [each, share] : Shares()) {
+    if (!number.has_value() || each == static_cast<int>(*number)) to_reload_.push_back(each);
+  }
+  reload_problem_.clear();
+  StartNext();
+  return Show(false);
+}
+
+// One after the other: the machine has one worker more at a time.
+void Supervisor::StartNext() {
+  while (!to_reload_.empty() && !Has(Role::kNext)) {
+    const int number = to_reload_.front();
+    to_reload_.erase(to_reload_.begin());
+    if (!Shares().contains(number)) continue;
+    Slot& present = Serving(number);
+    if (!present.has_worker()) {
+      present.failures = 0;
+      StartWorker(present);
+      continue;
+    }
+    const auto place = AddSlot(number, Role::kNext);
+    if (!place.ok()) return FailReload(present, std::string(place.status().message()));
+    StartWorker(slots_.at(*place));
+    if (!slots_.at(*place).has_worker()) return FailReload(slots_.at(*place), slots_.at(*place).last_exit);
+  }
+  Pace();
+}
+
+void Supervisor::TickNext(Slot& next, int64_t now) {
+  if (!Proven(next, now)) {
+    if (now - next.started_ns < kReady_ns || next.terminated_ns != 0) return;
+    LogWarning("slot ", next.number, ": worker ", next.worker.pid, " is not heard, and is asked to end");
+    return Terminate(next);
+  }
+  Slot& former = Serving(next.number);
+  next.weight = former.weight;
+  next.drained = former.drained;
+  next.restarts = former.restarts;
+  former.role = Role::kFormer;
+  former.leave_by_ns = now + kQueue_ns;
+  next.role = Role::kServing;
+  if (const absl::Status changed = table_->SetGeneration(next.number, next.generation); !changed.ok()) {
+    std::swap(former.role, next.role);
+    return FailReload(next, std::string(changed.message()));
+  }
+  LogInfo("slot ", next.number, ": worker ", next.worker.pid, " serves, and worker ", former.worker.pid,
+          " is asked to end its sessions");
+  (void)Save();
+  StartNext();
+}
+
+// What serves is left as it is, and slots that wait for their reload are too.
+void Supervisor::FailReload(const Slot& slot, const std::string& why) {
+  to_reload_.clear();
+  reload_problem_ =
+      absl::StrCat("reload: slot ", slot.number, ": ", why, ": worker ", Serving(slot.number).worker.pid, " serves on");
+  LogError(reload_problem_);
+  if (slot.role == Role::kNext) RemoveSockets(slot.place());
+  (void)Save();
 }
 
 absl::StatusOr<v1::Group> Supervisor::Reattach() {
@@ -89,13 +160,14 @@ absl::StatusOr<v1::Group> Supervisor::Reattach() {
 }
 
 void Supervisor::BeginStop() {
-  for (auto& [number, slot] : slots_) {
-    if (stopping_ && slot.has_worker()) (void)Signal(slot.pidfd, SIGKILL);
+  const bool again = std::exchange(stopping_, true);
+  for (auto& [place, slot] : slots_) {
+    if (again && slot.has_worker()) (void)Signal(slot.pidfd, SIGKILL);
+    if (!again && slot.role == Role::kFormer) slot.terminated_ns = 0;  // what has time to drain is in a hurry now
     Terminate(slot);
   }
-  if (!stopping_)
+  if (!again)
     LogInfo("ending: workers have ", config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.stop_timeout)));
-  stopping_ = true;
   Tick();
 }
 

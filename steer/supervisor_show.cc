@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What a supervisor reports of its group.
+#include <algorithm>
+#include <cstdlib>
+
 #include "absl/strings/str_cat.h"
 #include "steer/process.h"
 #include "steer/socket_state.h"
@@ -15,8 +18,22 @@ constexpr int kFailing = 4;  // ends in a row, each soon after its start, that a
 
 std::map<int, Share*> Supervisor::Shares() {
   std::map<int, Share*> shares;
-  for (auto& [number, slot] : slots_) shares[number] = &slot;
+  for (auto& [place, slot] : slots_) {
+    if (slot.role == Role::kServing) shares[slot.number] = &slot;
+  }
   return shares;
+}
+
+Slot& Supervisor::Serving(int number) {
+  for (int generation = 0; generation < HR_STEER_GENERATIONS; ++generation) {
+    const auto found = slots_.find(PlaceOf(number, generation));
+    if (found != slots_.end() && found->second.role == Role::kServing) return found->second;
+  }
+  std::abort();  // every number is of Shares()
+}
+
+bool Supervisor::Has(Role role) const {
+  return std::any_of(slots_.begin(), slots_.end(), [role](const auto& each) { return each.second.role == role; });
 }
 
 std::string Supervisor::WorkersText() {
@@ -25,16 +42,19 @@ std::string Supervisor::WorkersText() {
 }
 
 std::string Supervisor::StateOf(const Slot& slot) const {
+  if (slot.role != Role::kServing) return slot.role == Role::kNext ? "starting" : "leaving";
   if (!slot.has_worker()) return table_->IsEmpty(slot.number) ? "empty" : "restarting";
   if (slot.is_silent) return "silent";
   if (settings_.heartbeat > absl::ZeroDuration() && !slot.heard) return "starting";
-  if (slot.leaving) return "leaving";
   return slot.drained ? "drained" : "serving";
 }
 
-v1::Slot Supervisor::ShowWorker(int number) const {
-  const Slot& slot = slots_.at(number);
+v1::Slot Supervisor::ShowWorker(int number) const { return ShowPair(Serving(number)); }
+
+v1::Slot Supervisor::ShowPair(const Slot& slot) const {
   v1::Slot out;
+  out.set_slot(static_cast<uint32_t>(slot.number));
+  out.set_generation(static_cast<uint32_t>(slot.generation));
   out.set_pid(slot.worker.pid);
   out.set_state(StateOf(slot));
   out.set_restarts(slot.restarts);
@@ -50,18 +70,39 @@ v1::Slot Supervisor::ShowWorker(int number) const {
   return out;
 }
 
-v1::RecordedSlot Supervisor::RecordWorker(int number) const {
-  const Slot& slot = slots_.at(number);
+v1::RecordedSlot Supervisor::RecordWorker(int number) const { return RecordPair(Serving(number)); }
+
+v1::RecordedSlot Supervisor::RecordPair(const Slot& slot) const {
   v1::RecordedSlot out;
+  out.set_slot(static_cast<uint32_t>(slot.number));
+  out.set_generation(static_cast<uint32_t>(slot.generation));
+  out.set_leaving(slot.role != Role::kServing);
   *out.mutable_worker() = ToRecord(slot.worker);
   out.set_restarts(slot.restarts);
   out.set_last_exit(slot.last_exit);
   return out;
 }
 
+// A next worker whose supervisor dies is no one's successor: the next supervisor has it end as a former one.
+void Supervisor::Record(v1::Record& record) const {
+  for (const auto& [place, slot] : slots_) {
+    if (slot.role != Role::kServing) *record.add_slots() = RecordPair(slot);
+  }
+}
+
+void Supervisor::ShowFormer(v1::Group& group) const {
+  for (const auto& [place, slot] : slots_) {
+    if (slot.role != Role::kServing) *group.add_others() = ShowPair(slot);
+  }
+  group.set_reloading(!to_reload_.empty() || Has(Role::kNext));
+}
+
 std::vector<std::string> Supervisor::Problems() const {
   std::vector<std::string> problems = watch_->problems();
-  for (const auto& [number, slot] : slots_) {
+  problems.push_back(reload_problem_);
+  for (const auto& [place, slot] : slots_) {
+    const int number = slot.number;
+    if (slot.role != Role::kServing) continue;
     if (settings_.udp && slot.has_worker() && IsSpoilt(slot.fd(Transport::kUdp))) {
       problems.push_back(
           absl::StrCat("slot ", number, ": worker ", slot.worker.pid,

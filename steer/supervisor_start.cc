@@ -63,18 +63,29 @@ absl::Status Supervisor::Make() {
 
 absl::Status Supervisor::MakeSlots() {
   for (int number = 0; number < settings_.workers; ++number) {
-    if (const absl::Status made = AddSlot(number); !made.ok()) return made;
+    if (const auto made = AddSlot(number, Role::kServing); !made.ok()) return made.status();
   }
   return absl::OkStatus();
 }
 
-absl::Status Supervisor::AddSlot(int number) {
-  Slot& slot = slots_[number];
+// Returns the place: the slot's first one that has no sockets.
+absl::StatusOr<int> Supervisor::AddSlot(int number, Role role) {
+  int generation = 0;
+  while (slots_.contains(PlaceOf(number, generation))) {
+    if (++generation == HR_STEER_GENERATIONS)
+      return absl::ResourceExhaustedError(absl::StrCat(HR_STEER_GENERATIONS - 1, " former workers have not ended yet"));
+  }
+  const int place = PlaceOf(number, generation);
+  Slot& slot = slots_[place];
   slot.number = number;
+  slot.generation = generation;
+  slot.role = role;
   slot.down_since_ns = MonotonicNs();
-  const absl::Status filled = FillSlot(slot);
-  if (!filled.ok()) slots_.erase(number);
-  return filled;
+  if (const absl::Status filled = FillSlot(slot); !filled.ok()) {
+    RemoveSockets(place);
+    return filled;
+  }
+  return place;
 }
 
 // Makes the sockets that the slot lacks, and inserts them.
@@ -90,15 +101,15 @@ absl::Status Supervisor::FillSlot(Slot& slot) {
           return ours;
       }
       slot.socket(transport) = *std::move(socket);
-      Store(transport, slot.number, slot.fd(transport));
+      Store(transport, slot.place(), slot.fd(transport));
     }
-    const auto inserted = kernel_->CookieOf(transport, slot.number);
+    const auto inserted = kernel_->CookieOf(transport, slot.place());
     if (!inserted.ok()) return inserted.status();
     if (*inserted == CookieOf(slot.fd(transport))) continue;
     if (*inserted != 0) {
-      if (const absl::Status removed = kernel_->Remove(transport, slot.number); !removed.ok()) return removed;
+      if (const absl::Status removed = kernel_->Remove(transport, slot.place()); !removed.ok()) return removed;
     }
-    if (const absl::Status done = kernel_->Insert(transport, slot.number, slot.fd(transport)); !done.ok()) return done;
+    if (const absl::Status done = kernel_->Insert(transport, slot.place(), slot.fd(transport)); !done.ok()) return done;
   }
   return absl::OkStatus();
 }
@@ -139,6 +150,10 @@ absl::Status Supervisor::TakeOver(const v1::Record& record, Stored stored) {
   mounted_bpffs_ = mounted_bpffs_ || record.mounted_bpffs();
   if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   if (const absl::Status opened = OpenTable(); !opened.ok()) return opened;
+  for (const auto& [number, share] : Shares()) {
+    const absl::Status set = table_->SetGeneration(number, Serving(number).generation);
+    if (!set.ok()) return set;
+  }
   // An interrupted change may have written the table but not the record.
   return table_->SetWeights(WeightsNow()).status();
 }
@@ -146,12 +161,13 @@ absl::Status Supervisor::TakeOver(const v1::Record& record, Stored stored) {
 absl::Status Supervisor::TakeSlots(const v1::Record& record, Stored& stored) {
   const int64_t now = MonotonicNs();
   for (const v1::RecordedSlot& recorded : record.slots()) {
-    const int number = static_cast<int>(recorded.slot());
-    Slot& slot = slots_[number];
+    const int number = static_cast<int>(recorded.slot()), generation = static_cast<int>(recorded.generation());
+    Slot& slot = slots_[PlaceOf(number, generation)];
     slot.number = number;
+    slot.generation = generation;
+    slot.role = recorded.leaving() ? Role::kFormer : Role::kServing;
     slot.weight = recorded.weight();
     slot.drained = recorded.drained();
-    slot.leaving = recorded.leaving();
     slot.restarts = recorded.restarts();
     slot.last_exit = recorded.last_exit();
     slot.started_ns = slot.heard_ns = now;
@@ -166,8 +182,8 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record, Stored& stored) {
     if (recorded.worker().pid() != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
   }
   if (const absl::Status taken = TakeSockets(stored); !taken.ok()) return taken;
-  for (auto& [number, slot] : slots_) {
-    if (slot.leaving) continue;  // its listener may be closed already
+  for (auto& [place, slot] : slots_) {
+    if (slot.role == Role::kFormer) continue;  // its listener may be closed already
     if (!slot.has_worker()) FindUnrecordedWorker(slot);
     for (const Transport transport : settings_.transports()) {
       if (slot.has_worker() && !slot.socket(transport).valid()) slot.restart_asked = true;
@@ -181,24 +197,24 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record, Stored& stored) {
 // that the record lacks was being added.
 absl::Status Supervisor::TakeSockets(Stored& stored) {
   for (const Transport transport : settings_.transports()) {
-    std::map<uint64_t, int> numbers;
-    for (int number = 0; number < HR_STEER_SLOTS; ++number) {
-      const auto cookie = kernel_->CookieOf(transport, number);
+    std::map<uint64_t, int> places;
+    for (int place = 0; place < HR_STEER_PLACES; ++place) {
+      const auto cookie = kernel_->CookieOf(transport, place);
       if (!cookie.ok()) return cookie.status();
       if (*cookie == 0) continue;
       const auto kept = stored.find(*cookie);
-      if (slots_.contains(number) && kept != stored.end()) {
-        slots_.at(number).socket(transport) = std::move(kept->second);
-      } else if (slots_.contains(number)) {
-        numbers[*cookie] = number;
-      } else if (const absl::Status removed = kernel_->Remove(transport, number); !removed.ok()) {
+      if (slots_.contains(place) && kept != stored.end()) {
+        slots_.at(place).socket(transport) = std::move(kept->second);
+      } else if (slots_.contains(place)) {
+        places[*cookie] = place;
+      } else if (const absl::Status removed = kernel_->Remove(transport, place); !removed.ok()) {
         return removed;
       }
     }
-    auto held = FetchSockets(transport, settings_.listen, numbers);
+    auto held = FetchSockets(transport, settings_.listen, places);
     if (!held.ok()) return held.status();
-    for (auto& [number, socket] : *held) slots_.at(number).socket(transport) = std::move(socket);
-    for (const auto& [number, slot] : slots_) {
+    for (auto& [place, socket] : *held) slots_.at(place).socket(transport) = std::move(socket);
+    for (const auto& [place, slot] : slots_) {
       if (slot.fd(transport) >= 0) settings_.socket_uid = OwnerOf(slot.fd(transport));
     }
   }
@@ -251,14 +267,15 @@ absl::Status Supervisor::BeginWatching() {
   slow_timer_ = *timer;
   // Before the first worker: a worker without a record is found by the sockets of the recorded slot.
   (void)Save();
-  for (auto& [number, slot] : slots_) {
+  for (auto& [place, slot] : slots_) {
     if (slot.has_worker()) {
       Follow(slot);
-      LogInfo("slot ", number, ": worker ", slot.worker.pid, " goes on");
+      LogInfo("slot ", slot.number, ": worker ", slot.worker.pid, " goes on");
       if (!slot.restart_asked) continue;
-      LogWarning("slot ", number, ": worker ", slot.worker.pid, " has lost a socket of its slot, and is restarted");
+      LogWarning("slot ", slot.number, ": worker ", slot.worker.pid,
+                 " has lost a socket of its slot, and is restarted");
       Terminate(slot);
-    } else if (!slot.leaving) {
+    } else if (slot.role == Role::kServing) {
       StartWorker(slot);
     }
   }
@@ -271,14 +288,14 @@ Supervisor::~Supervisor() {
 }
 
 void Supervisor::RemoveEverything() {
-  for (auto& [number, slot] : slots_) {
+  for (auto& [place, slot] : slots_) {
     if (!slot.has_worker()) continue;  // only where a start failed half-way
     (void)Signal(slot.pidfd, SIGKILL);
     (void)ReapExit(slot.pidfd);
   }
   RemoveKernel();
-  for (const auto& [number, slot] : slots_) {
-    for (const Transport transport : settings_.transports()) Unstore(transport, number);
+  for (const auto& [place, slot] : slots_) {
+    for (const Transport transport : settings_.transports()) Unstore(transport, place);
   }
   slots_.clear();
   RemoveFolder(settings_.places);

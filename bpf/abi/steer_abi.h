@@ -2,7 +2,8 @@
 /*
  * Steering of sources to workers: what the SK_REUSEPORT program, the supervisor and `hedgerow steer` share. A group is
  * an address and port with its UDP and TCP sockets; a bucket is what a source hashes to; a slot is one worker's pair of
- * sockets; the table maps buckets to slots.
+ * sockets; the table maps buckets to slots. A worker that replaces another one has a pair of its own, the slot's next
+ * generation; slot and generation together are the pair's place.
  */
 #pragma once
 
@@ -10,14 +11,20 @@
 #include "bpf/abi/siphash_abi.h"
 
 /* Raised whenever the bytes of a pinned map change their meaning. A supervisor takes over groups of its own layout. */
-#define HR_STEER_LAYOUT 4
+#define HR_STEER_LAYOUT 5
 
 #define HR_STEER_BUCKETS 1024
-#define HR_STEER_SLOTS 256           /* a byte of an entry; a socket is never moved to a larger array */
-#define HR_STEER_SINK HR_STEER_SLOTS /* the place of the sink's socket in steer_sockets, behind the slots */
-#define HR_STEER_SOCKETS (HR_STEER_SLOTS + 1)
+#define HR_STEER_SLOTS 256 /* a byte of an entry; a socket is never moved to a larger array */
+#define HR_STEER_GENERATIONS                                                               \
+  16 /* pairs of sockets of a slot at a time; generation G is at slot + G * HR_STEER_SLOTS \
+      */
+#define HR_STEER_PLACES (HR_STEER_SLOTS * HR_STEER_GENERATIONS)
+#define HR_STEER_SINK HR_STEER_PLACES /* the place of the sink's socket, behind the slots' */
+#define HR_STEER_SOCKETS (HR_STEER_PLACES + 1)
 #define HR_STEER_PINS 16384    /* sources that stay with an open connection while their bucket has moved */
 #define HR_STEER_DEVICES 65536 /* networks with a device id */
+#define HR_STEER_FLOWS 65536   /* flows whose first datagram is remembered; the one unused for longest is forgotten */
+#define HR_STEER_OPENERS 3     /* patterns of a protocol's first datagram */
 
 /* What a source is: enum hr_steer_kind, and the 16 bytes that are hashed with it. */
 enum hr_steer_kind {
@@ -68,6 +75,24 @@ struct hr_steer_device {
   __u32 pad;
 };
 
+/* The first 16 bytes of a datagram that opens a session, as they stand in memory. */
+struct hr_steer_opener {
+  __u64 mask[2];
+  __u64 value[2];
+};
+
+/* A flow over UDP: the peer's address, as in hr_steer_source, and port. */
+struct hr_steer_flow {
+  __u64 words[2];
+  __u32 family; /* 4 or 6 */
+  __u32 port;   /* network order */
+};
+struct hr_steer_opened {
+  __u32 place;
+  __u32 at; /* of the first datagram: CLOCK_MONOTONIC in units of 2^30 ns */
+};
+#define HR_STEER_OPENING 10 /* units of `at` in which further datagrams that open are of the same handshake */
+
 /* Constants of a group, in .rodata: frozen before the first socket exists. */
 struct hr_steer_config {
   __u32 layout;       /* HR_STEER_LAYOUT */
@@ -75,15 +100,24 @@ struct hr_steer_config {
   __u32 has_devices;  /* steer_devices is asked */
   __u32 field_offset; /* of the UDP payload, for gateways */
   __u32 field_bytes;  /* 1 to 16; 0: none */
-  __u32 pad;
+  __u32 openers;      /* 0: datagrams are of no sessions */
   struct hr_siphash_key seed;
+  struct hr_steer_opener opener[HR_STEER_OPENERS];
 };
+
+/* `tables` of hr_steer_state: which half of steer_table is in force, and whether the other one says where flows are
+ * that began before the change. */
+#define HR_STEER_SECOND 1
+#define HR_STEER_FORMER 2
 
 /* The one element of steer_state. User space alone writes it. */
 struct hr_steer_state {
   __u32 has_pins; /* steer_pins is asked */
   __u32
-      recording; /* a change is under way: the source of each new connection is entered into steer_pins with its slot */
+      recording; /* the table is changing: the source of each new connection is entered into steer_pins with its slot */
+  __u32 tables;
+  __u32 pad;
+  __u8 generation[2][HR_STEER_SLOTS]; /* of each slot's sockets, by half */
 };
 
 /* What hr_steer_program_of returns for a classic filter, which has no id. */
@@ -108,4 +142,6 @@ struct hr_steer_counts {
   __u64 unreadable; /* no source could be read: rejected */
   __u64 pinned;     /* went by steer_pins, not by the table */
   __u64 pins_full;  /* could not be recorded */
+  __u64 opened;     /* flows that were entered into steer_flows */
+  __u64 kept;       /* datagrams of flows that stay where they began, though their bucket's sources go elsewhere */
 };

@@ -9,14 +9,14 @@
 #include "bpf/abi/steer_abi.h"
 #include "bpf/map.bpf.h"
 
-/* By slot, then the sink. The supervisor inserts; the kernel removes a socket that closes. One for each transport: a
+/* By place, then the sink. The supervisor inserts; the kernel removes a socket that closes. One for each transport: a
  * socket array's sockets must be of the protocol that the packet is of. The value's 8 bytes let user space read the
  * socket's cookie. */
 HR_MAP(REUSEPORT_SOCKARRAY, 0, steer_udp_sockets, HR_STEER_SOCKETS, __u32, __u64);
 HR_MAP(REUSEPORT_SOCKARRAY, 0, steer_tcp_sockets, HR_STEER_SOCKETS, __u32, __u64);
 
-/* By bucket. Mapped by the supervisor, which writes whole entries. */
-HR_MAPPED_ARRAY(steer_table, HR_STEER_BUCKETS, struct hr_steer_entry);
+/* By bucket, in two halves (hr_steer_state). Mapped by the supervisor, which writes whole entries. */
+HR_MAPPED_ARRAY(steer_table, 2 * HR_STEER_BUCKETS, struct hr_steer_entry);
 
 /* The one element is mapped by the supervisor. */
 HR_MAPPED_ARRAY(steer_state, 1, struct hr_steer_state);
@@ -28,6 +28,9 @@ HR_MAP(LPM_TRIE, BPF_F_NO_PREALLOC | BPF_F_RDONLY_PROG, steer_devices, HR_STEER_
 /* The slot of each source that stays with its open connections. Written by the supervisor, and by the programs while
  * they record. */
 HR_HASH(steer_pins, HR_STEER_PINS, struct hr_steer_source, __u32);
+
+/* Where each flow began. Written by the program. One element where datagrams are of no sessions. */
+HR_LRU_HASH(steer_flows, HR_STEER_FLOWS, struct hr_steer_flow, struct hr_steer_opened);
 
 /* Written by the programs. */
 HR_PER_CPU(steer_slot_counts, HR_STEER_SLOTS, struct hr_steer_slot_counts);

@@ -85,6 +85,32 @@ HR_INLINE int hr_steer_source_of(struct sk_reuseport_md *ctx, int is_udp, struct
   return 1;
 }
 
+HR_INLINE int hr_steer_flow_of(struct sk_reuseport_md *ctx, struct hr_steer_flow *flow) {
+  struct hr_address address;
+
+  flow->family = hr_steer_packet_address(ctx, &address);
+  flow->words[0] = address.halves[0];
+  flow->words[1] = address.halves[1];
+  return flow->family && !bpf_skb_load_bytes(ctx, offsetof(struct udphdr, source), &flow->port, sizeof(__be16));
+}
+
+/* Whether the datagram is a session's first one, by the protocol's patterns. */
+HR_INLINE int hr_steer_opens(struct sk_reuseport_md *ctx) {
+  __u64 words[2];
+  int opens = 0;
+  __u32 i;
+
+  if (bpf_skb_load_bytes(ctx, sizeof(struct udphdr), words, sizeof(words))) return 0;
+#pragma unroll
+  for (i = 0; i < HR_STEER_OPENERS; i++) {
+    const volatile struct hr_steer_opener *opener = &steer_config.opener[i];
+
+    opens |= i < steer_config.openers && (words[0] & opener->mask[0]) == opener->value[0] &&
+             (words[1] & opener->mask[1]) == opener->value[1];
+  }
+  return opens;
+}
+
 HR_INLINE __u32 hr_steer_bucket_of(const struct hr_steer_source *source) {
   struct hr_steer_config seeded = {.seed = {.k0 = steer_config.seed.k0, .k1 = steer_config.seed.k1}};
 

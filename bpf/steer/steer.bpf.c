@@ -13,8 +13,12 @@
 #define HR_TCP_SYN 0x02
 #define HR_TCP_RST 0x04
 
-HR_INLINE int hr_steer_take(struct sk_reuseport_md *ctx, void *sockets, __u32 slot) {
-  return !bpf_sk_select_reuseport(ctx, sockets, &slot, 0);
+HR_INLINE int hr_steer_take(struct sk_reuseport_md *ctx, void *sockets, __u32 place) {
+  return !bpf_sk_select_reuseport(ctx, sockets, &place, 0);
+}
+
+HR_INLINE __u32 hr_steer_place(const struct hr_steer_state *state, __u32 half, __u8 slot) {
+  return slot + HR_STEER_SLOTS * (__u32)READ_ONCE(state->generation[half & 1][slot]);
 }
 
 HR_INLINE void hr_steer_count_selected(__u32 slot, __u32 bucket, int is_udp, int is_migrating, __u8 tcp_flags) {
@@ -49,8 +53,8 @@ HR_INLINE __u8 hr_steer_tcp_flags(struct sk_reuseport_md *ctx) {
  * read the table before and after a change: the first one to enter decides for both. Returns the slot that has the
  * connection.
  */
-HR_INLINE __u32 hr_steer_record(struct sk_reuseport_md *ctx, void *sockets, const struct hr_steer_source *source,
-                                __u32 slot) {
+HR_INLINE __u32 hr_steer_record(struct sk_reuseport_md *ctx, void *sockets, const struct hr_steer_state *state,
+                                __u32 half, const struct hr_steer_source *source, __u32 slot) {
   /* An int: before 6.4 a map's function returned one, and the upper half of the helper's result is 0 there, not the
    * sign. */
   const int error = bpf_map_update_elem(&steer_pins, source, &slot, BPF_NOEXIST);
@@ -59,7 +63,7 @@ HR_INLINE __u32 hr_steer_record(struct sk_reuseport_md *ctx, void *sockets, cons
 
   if (error == -EEXIST) {
     first = bpf_map_lookup_elem(&steer_pins, source);
-    if (first && *first != slot && hr_steer_take(ctx, sockets, *first)) return *first;
+    if (first && *first != slot && hr_steer_take(ctx, sockets, hr_steer_place(state, half, *first))) return *first;
   } else if (error) {
     all = hr_steer_all_counts();
     if (all) all->pins_full++;
@@ -81,13 +85,55 @@ HR_INLINE int hr_steer_without_slot(struct sk_reuseport_md *ctx, void *sockets, 
   return empty & HR_STEER_KERNEL ? SK_PASS : SK_DROP;
 }
 
+/*
+ * A flow stays where it began, so what opens one is remembered, always: the rest of its handshake meets the same worker
+ * although a change comes between. While a change lasts, a flow without a record began before it, and is where the
+ * former table says. `slot` is the one that has the source now. Returns whether the datagram was given to another
+ * place, whose slot it then is.
+ */
+HR_INLINE int hr_steer_take_flow(struct sk_reuseport_md *ctx, void *sockets, const struct hr_steer_state *state,
+                                 __u32 tables, __u32 bucket, __u32 *slot) {
+  const __u32 other = (tables & HR_STEER_SECOND) ^ HR_STEER_SECOND;
+  const __u32 present = hr_steer_place(state, tables, *slot);
+  const int opens = hr_steer_opens(ctx);
+  const struct hr_steer_opened *known;
+  struct hr_steer_opened opened = {.place = present, .at = bpf_ktime_get_ns() >> 30};
+  struct hr_steer_flow flow = {};
+  struct hr_steer_counts *all;
+  struct hr_steer_entry *found, entry;
+  __u32 place = present, index = other * HR_STEER_BUCKETS + bucket;
+
+  if ((!opens && !(tables & HR_STEER_FORMER)) || !hr_steer_flow_of(ctx, &flow)) return 0;
+  known = bpf_map_lookup_elem(&steer_flows, &flow);
+  found = bpf_map_lookup_elem(&steer_table, &index);
+  if (known && (!opens || opened.at - known->at < HR_STEER_OPENING)) {
+    place = known->place;
+  } else if (!opens && found) {
+    entry.word = READ_ONCE(found->word);
+    place = hr_steer_place(state, other, entry.slot);
+  } else {
+    known = NULL;
+  }
+  all = hr_steer_all_counts();
+  if (place != present && hr_steer_take(ctx, sockets, place)) {
+    if (all) all->kept++;
+    *slot = place % HR_STEER_SLOTS;
+    return 1;
+  }
+  if (opens && !(known && place == present)) {
+    bpf_map_update_elem(&steer_flows, &flow, &opened, BPF_ANY);
+    if (all) all->opened++;
+  }
+  return 0;
+}
+
 HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
   struct bpf_sock *migrating = is_udp ? NULL : ctx->migrating_sk;
   struct hr_steer_counts *all;
   struct hr_steer_source source;
   struct hr_steer_entry *found, entry;
   struct hr_steer_state *state;
-  __u32 zero = 0, bucket, slot, *pin = NULL;
+  __u32 zero = 0, bucket, index, tables, slot, *pin = NULL;
   __u8 tcp_flags = 0;
 
   if (!hr_steer_source_of(ctx, is_udp, migrating, &source)) {
@@ -97,32 +143,38 @@ HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
   }
   if (!is_udp && !migrating) tcp_flags = hr_steer_tcp_flags(ctx);
   bucket = hr_steer_bucket_of(&source);
-  found = bpf_map_lookup_elem(&steer_table, &bucket);
   state = bpf_map_lookup_elem(&steer_state, &zero);
-  if (!found || !state) return SK_DROP; /* never: both are arrays, and the indices are within them */
+  if (!state) return SK_DROP; /* never: it is an array, as the table is, and the indices are within them */
+  tables = READ_ONCE(state->tables);
+  index = (tables & HR_STEER_SECOND) * HR_STEER_BUCKETS + bucket;
+  found = bpf_map_lookup_elem(&steer_table, &index);
+  if (!found) return SK_DROP;
 
   /* A pin to a slot that is gone binds nothing: its connections are gone, too. */
   if (READ_ONCE(state->has_pins)) pin = bpf_map_lookup_elem(&steer_pins, &source);
-  if (pin) {
-    slot = *pin;
-    if (hr_steer_take(ctx, sockets, slot)) {
-      all = hr_steer_all_counts();
-      if (all) all->pinned++;
-      hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL, tcp_flags);
-      return SK_PASS;
-    }
+  entry.word = READ_ONCE(found->word);
+  slot = pin ? *pin : entry.slot;
+  if (is_udp && steer_config.openers && hr_steer_take_flow(ctx, sockets, state, tables, bucket, &slot)) {
+    hr_steer_count_selected(slot, bucket, 1, 0, 0);
+    return SK_PASS;
+  }
+  if (pin && hr_steer_take(ctx, sockets, hr_steer_place(state, tables, slot))) {
+    all = hr_steer_all_counts();
+    if (all) all->pinned++;
+    hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL, tcp_flags);
+    return SK_PASS;
   }
 
-  entry.word = READ_ONCE(found->word);
   slot = entry.slot;
-  if (entry.is_vacant || !hr_steer_take(ctx, sockets, slot)) {
+  if (entry.is_vacant || !hr_steer_take(ctx, sockets, hr_steer_place(state, tables, slot))) {
     hr_steer_count_empty(slot, is_udp);
-    if (!(entry.empty & HR_STEER_OTHER) || !hr_steer_take(ctx, sockets, entry.other_slot))
+    if (!(entry.empty & HR_STEER_OTHER) ||
+        !hr_steer_take(ctx, sockets, hr_steer_place(state, tables, entry.other_slot)))
       return hr_steer_without_slot(ctx, sockets, entry.empty, migrating != NULL);
     slot = entry.other_slot;
   }
   if (!is_udp && READ_ONCE(state->recording) && !(tcp_flags & HR_TCP_RST))
-    slot = hr_steer_record(ctx, sockets, &source, slot);
+    slot = hr_steer_record(ctx, sockets, state, tables, &source, slot);
   hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL, tcp_flags);
   return SK_PASS;
 }

@@ -288,6 +288,10 @@ absl::StatusOr<v1::Slot> AdoptedGroup::RestartWorker(uint32_t slot) {
                    ToString(slots_->slots()[slot].worker), " by the daemon's own means"));
 }
 
+absl::StatusOr<v1::Group> AdoptedGroup::Reload(std::optional<uint32_t> /*slot*/) {
+  return absl::FailedPreconditionError("the workers of an adopted group are the daemon's: reload it by its own means");
+}
+
 absl::StatusOr<v1::Group> AdoptedGroup::Reattach() {
   for (const Transport transport : settings_.transports()) {
     if (const absl::Status attached = slots_->Reattach(transport); !attached.ok()) return attached;

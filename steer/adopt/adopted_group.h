@@ -36,6 +36,7 @@ class AdoptedGroup final : public Group {
 
   absl::StatusOr<v1::Change> Resize(uint32_t workers) override;
   absl::StatusOr<v1::Slot> RestartWorker(uint32_t slot) override;
+  absl::StatusOr<v1::Group> Reload(std::optional<uint32_t> slot) override;
   absl::StatusOr<v1::Group> Reattach() override;
 
  private:

@@ -13,7 +13,7 @@
 
 #include "absl/strings/str_join.h"
 #include "net/namespace_test.h"
-#include "steer/adopt/daemon_testing.h"
+#include "steer/adopt/daemon_test.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -54,7 +54,9 @@ class FakeGroup : public KernelGroup {
   absl::StatusOr<uint64_t> CookieOf(Transport transport, int slot) const override {
     return sockets.contains({transport, slot});
   }
-  absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>&) override { return absl::OkStatus(); }
+  absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>&, const Generations&, bool) override {
+    return absl::OkStatus();
+  }
   absl::StatusOr<std::array<hr_steer_entry, HR_STEER_BUCKETS>> ReadTable() const override {
     return std::array<hr_steer_entry, HR_STEER_BUCKETS>{};
   }

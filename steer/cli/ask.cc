@@ -8,9 +8,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "absl/time/clock.h"
 #include "config/json.h"
 #include "operate/each_second.h"
 #include "steer/admin_client.h"
@@ -138,6 +138,22 @@ int RunRestart(const Call& call) {
                             : absl::StrCat("worker ", reply.pid(), " is asked to end, and another one follows"),
                         "\n");
   });
+}
+
+int RunReload(const Call& call) {
+  v1::ReloadRequest request;
+  if (call.arguments.words.size() > 1) {
+    const auto slot = OneNumber(call, "a slot's number");
+    if (!slot.ok()) return call.UsageError(std::string(slot.status().message()));
+    request.set_slot(*slot);
+  }
+  auto group = Ask(call, &Stub::Reload, request);
+  for (; group.ok() && group->reloading(); group = Ask(call, &Stub::Show)) absl::SleepFor(absl::Milliseconds(100));
+  if (!group.ok()) return call.Fail(group.status());
+  for (const std::string& problem : group->problems()) {
+    if (absl::StartsWith(problem, "reload: ")) return call.Fail(kExitFailure, problem);
+  }
+  return call.Print(*group, GroupText(*group));
 }
 
 int RunReattach(const Call& call) { return AskAndPrint(call, &Stub::Reattach, {}, GroupText); }

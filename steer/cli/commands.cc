@@ -27,6 +27,10 @@ std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
       {"devices", "FILE",
        "lines \"NETWORK NUMBER\": the addresses of a device that has several; \"NETWORK NUMBER gateway\": the field names the device"},
       {"gateway-field", "FIELD", "where the datagrams of gateways name their device: 12:4 (OFFSET:BYTES)"},
+      {"sessions", "PROTOCOL",
+       "the datagrams' protocol: quic, dtls or wireguard. A session stays with its worker when another one is to have its source. none: it moves at once (default none)"},
+      {"drain-timeout", "DURATION",
+       "how long sessions stay so; a worker that another one has replaced is killed after this (default 1m)"},
       {"metrics", "LISTEN", "serve /metrics there: 127.0.0.1:9467, unix:/PATH (default: nowhere)"},
       {"metrics-tls", "CERTIFICATE:KEY",
        "with TLS, by these files of PEM. Where other hosts can connect, this and a token are needed"},
@@ -51,7 +55,9 @@ std::vector<operate::Option> OptionsOfRun() {
        {"heartbeat", "DURATION",
         "a worker without WATCHDOG=1 for this time is silent, and its slot empty (default: no heartbeat is expected)"},
        {"stop-timeout", "DURATION",
-        "a worker that is asked to end (stop, restart, resize) is killed after this, and its connections with it (default 10s)"},
+        "a worker that is asked to end (stop, restart) is killed after this, and its connections with it (default 10s)"},
+       {"drain-signal", "SIGNAL",
+        "asks a worker to end that `reload` or `resize` has replaced: QUIT for nginx (default TERM)"},
        {"user", "USER", "the workers' user (default: the supervisor's)"},
        {"group", "GROUP", "the workers' group (default: the user's)"},
        {"receive-buffer", "SIZE", "of each UDP and TCP socket: 4MiB (default: the kernel's)"}});
@@ -141,6 +147,13 @@ const operate::Program& TheProgram() {
                With({}),
                RunRestart,
                {"hedgerow steer restart 0"}},
+              {"reload",
+               "[SLOT]",
+               "start another worker beside a slot's, and give it the sources once it is ready; the former one ends its sessions. "
+               "Without SLOT one slot after the other. A worker that does not become ready is ended, and nothing has changed",
+               With({}),
+               RunReload,
+               {"hedgerow steer reload", "hedgerow steer reload 0"}},
               {"reattach",
                "",
                "put the group's programs back where another program has replaced them",
@@ -170,7 +183,7 @@ const operate::Program& TheProgram() {
            "descriptor 3 and TCP descriptor 4, named udp and tcp in LISTEN_FDNAMES. It may send READY=1 and WATCHDOG=1 to "
            "NOTIFY_SOCKET (sd_notify(3)). Its slot's number is in HEDGEROW_STEER_SLOT; in CMD's words %s is that number, and %% is %.",
            "A worker that ends is started again, after a pause of at most 5 s if it ends repeatedly. Its packets wait in its sockets "
-           "meanwhile. SIGTERM and SIGINT end the supervisor and its workers; SIGHUP changes nothing. A supervisor that is killed leaves "
+           "meanwhile. SIGTERM and SIGINT end the supervisor and its workers; SIGHUP reloads all slots. A supervisor that is killed leaves "
            "workers and sockets as they are, and the next `run` with the same name takes them over.",
            "`adopt` leaves workers and sockets the daemon's. A worker that restarts with new sockets takes the slot that became empty, "
            "within a second. Its packets meanwhile go by --empty. When `adopt` ends, the kernel spreads packets as before.",

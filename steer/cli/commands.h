@@ -54,6 +54,7 @@ int RunDrain(const Call& call);
 int RunUndrain(const Call& call);
 int RunWeights(const Call& call);
 int RunRestart(const Call& call);
+int RunReload(const Call& call);
 int RunReattach(const Call& call);
 int RunStop(const Call& call);
 int RunClean(const Call& call);

@@ -93,7 +93,8 @@ int RunExplain(const Call& call) {
   explanation.set_slot(choice.slot);
   explanation.set_pinned(choice.pinned);
   for (const v1::RecordedSlot& slot : view->record.slots()) {
-    if (slot.slot() == choice.slot && !HasEnded(slot.worker(), view->record)) explanation.set_pid(slot.worker().pid());
+    if (slot.slot() == choice.slot && !slot.leaving() && !HasEnded(slot.worker(), view->record))
+      explanation.set_pid(slot.worker().pid());
   }
   if (!choice.pinned && choice.entry.is_vacant) {
     const std::string home = absl::StrCat("slot ", choice.entry.slot, ", its own, is empty: ");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // `hedgerow steer run`: from options to settings, and the group's life.
+#include <string.h>
+
 #include <algorithm>
 #include <memory>
 #include <utility>
@@ -56,7 +58,8 @@ absl::Status ReadNumbers(const Arguments& arguments, Settings& settings) {
 absl::Status ReadTimes(const Arguments& arguments, Settings& settings) {
   const std::pair<const char*, absl::Duration*> options[] = {{"empty-after", &settings.empty_after},
                                                              {"heartbeat", &settings.heartbeat},
-                                                             {"stop-timeout", &settings.stop_timeout}};
+                                                             {"stop-timeout", &settings.stop_timeout},
+                                                             {"drain-timeout", &settings.drain_timeout}};
   for (const auto& [name, value] : options) {
     const auto read = DurationOption(arguments, name, *value);
     if (!read.ok()) return read.status();
@@ -81,7 +84,12 @@ absl::StatusOr<Settings> SettingsOfRun(const Arguments& arguments) {
   settings->user = *std::move(user);
   settings->socket_uid = settings->user.uid;  // so that a worker can bind further ones
   settings->command = arguments.command;
-  return settings;
+  const std::string signal = arguments.Get("drain-signal", "TERM");
+  for (settings->drain_signal = 1; settings->drain_signal < NSIG; ++settings->drain_signal) {
+    const char* name = sigabbrev_np(settings->drain_signal);
+    if (name != nullptr && signal == name) return settings;
+  }
+  return Wrong(arguments, "drain-signal", "a signal's name: QUIT");
 }
 
 }  // namespace
@@ -117,6 +125,9 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<c
   if (const absl::Status read = ReadPolicy(arguments, policies, settings); !read.ok()) return read;
   if (const absl::Status read = ReadNumbers(arguments, settings); !read.ok()) return read;
   if (const absl::Status read = ReadTimes(arguments, settings); !read.ok()) return read;
+  auto openers = ReadSessions(arguments.Get("sessions", "none"));
+  if (!openers.ok()) return openers.status();
+  settings.openers = *std::move(openers);
   if (arguments.Has("devices")) {
     auto devices = ReadDevices(arguments.Get("devices"));
     if (!devices.ok()) return devices.status();

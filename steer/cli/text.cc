@@ -109,7 +109,9 @@ std::string GroupText(const v1::Group& group) {
     absl::StrAppend(&text, Plural(group.unreadable(), "packet"), " rejected: no source could be read\n");
   if (group.pins_full() > 0)
     absl::StrAppend(&text, Plural(group.pins_full(), "connection"), " could not be recorded during a change\n");
-  absl::StrAppend(&text, "\n", SlotTable(group.slots(), transports));
+  auto slots = group.slots();
+  slots.MergeFrom(group.others());
+  absl::StrAppend(&text, "\n", SlotTable(slots, transports));
   if (group.buckets_size() == 0) return text;
   std::vector<std::vector<std::string>> rows = {{"bucket", "slot", "home", "selected"}};
   for (const v1::Bucket& bucket : group.buckets()) {

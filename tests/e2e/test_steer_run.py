@@ -207,16 +207,20 @@ def test_a_worker_that_was_started_but_not_recorded_is_found(net, group):
     assert group.pids() == pids
 
 
-def test_what_a_worker_leaves_behind_does_not_serve_beside_the_next_one(net, group):
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_what_a_worker_leaves_behind_does_not_serve_beside_the_next_one(net, group, taken_over):
     group.start("--stop-timeout", "200ms", worker=("--deaf",))
     answer = net.udp(IPV4[0])
     child = int(net.udp(IPV4[0], payload=b"child"))
     # A shared socket that is shut down is shut down for all.
     net.udp(IPV4[0], payload=b"shut")
     slot = slot_of(answer)
+    if taken_over:
+        group.kill()
+        group.start("--stop-timeout", "200ms", worker=("--deaf",))
     group.ask("restart", str(slot))
     wait_until(lambda: group.pids()[slot] not in (0, pid_of(answer)))
-    assert group.slots()[slot]["last_exit"] == "signal 9 (KILL)"
+    assert group.slots()[slot]["last_exit"] == ("ended, of an earlier supervisor" if taken_over else "signal 9 (KILL)")
     wait_until(lambda: not os.path.exists(f"/proc/{child}/exe"))
     assert pid_of(net.udp(IPV4[0])) == pid_of(net.tcp(IPV4[0])) == group.pids()[slot]
 
@@ -389,9 +393,10 @@ def test_a_worker_that_leaves_gives_its_connections_to_others(net, group):
     assert slot_of(waiting.recv(100)) == 0
     assert slot_of(net.tcp(source)) == 0
     assert wait_until(lambda: group.slots()[0]["migrated"] == 1)
-    assert group.slots()[1]["state"] == "leaving"
+    assert list(group.slots()) == [0]
+    assert [(other["pid"], other["state"]) for other in group.ask("show")["others"]] == [(leaving, "leaving")]
     os.kill(leaving, signal.SIGCONT)
-    wait_until(lambda: list(group.slots()) == [0])
+    wait_until(lambda: group.ask("show")["others"] == [])
     assert slot_of(net.udp(source)) == 0
     waiting.close()
     accepted.close()
@@ -465,19 +470,20 @@ def test_a_slot_that_was_empty_when_it_was_resized_away_is_served_when_it_comes_
 
 
 @pytest.mark.parametrize("nohup", [True, False])
-def test_a_hangup_ends_nothing(net, group, nohup):
+def test_a_hangup_reloads_all_slots_and_ends_nothing(net, group, nohup):
     former = signal.signal(signal.SIGHUP, signal.SIG_IGN if nohup else signal.SIG_DFL)
     try:
         group.start()
     finally:
         signal.signal(signal.SIGHUP, former)
     pids = group.pids()
-    for count in (1, 2):
-        group.process.send_signal(signal.SIGHUP)
-        if not nohup:  # where it was ignored at the start, it stays so
-            wait_until(lambda count=count: group.log.read_text(encoding="utf-8").count("there is nothing to read again") == count)
-    assert group.pids() == pids
-    assert {pid_of(net.udp(source)) for source in IPV4} == set(pids.values())
+    group.process.send_signal(signal.SIGHUP)
+    if nohup:  # where it was ignored at the start, it stays so
+        assert group.pids() == pids and not group.ask("show")["reloading"]
+    else:
+        wait_until(lambda: "all slots are reloaded" in group.log.read_text(encoding="utf-8"))
+        wait_until(lambda: not set(group.pids().values()) & set(pids.values()), 10, "both workers")
+    assert {pid_of(net.udp(source)) for source in IPV4} == set(group.pids().values())
 
 
 def test_a_worker_of_another_user_binds_a_socket_for_a_peer_of_its_own(net, group):

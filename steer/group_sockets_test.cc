@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "steer/group_sockets.h"
+#include "steer/group_sockets_test.h"
 
 #include <arpa/inet.h>
 #include <linux/filter.h>

@@ -1,0 +1,226 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`hedgerow steer reload`: another worker takes a slot's sources when it is ready, and sessions stay with the one that they began with."""
+
+import collections
+import contextlib
+import itertools
+import os
+import random
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from harness.product import wait_until
+from harness.steer import IPV4, PORT, Group, Netns, made_folder, made_netns, pid_of, slot_of
+
+SERVER = (sys.executable, "-c", Path(__file__).with_name("harness").joinpath("session_server.py").read_text(encoding="utf-8"))
+UDP = ("--transport", "udp")
+QUIC = (*UDP, "--sessions", "quic")
+LONG, SHORT = b"\xc3\0\0\0\1", b"\x43\0\0\0\0"  # an Initial packet of QUIC version 1, and one of an open connection
+
+
+@pytest.fixture(scope="module", name="net")
+def _net():
+    with made_netns(f"hr-reload-{os.getpid()}") as net:
+        yield net
+
+
+@pytest.fixture(name="group")
+def _group(net):
+    with made_folder() as folder:
+        group = Group(net, folder, f"reload-{os.getpid()}")
+        yield group
+        group.stop()
+        assert group.left() == []
+
+
+class Session:
+    """A client's: it has a socket of its own, as clients of QUIC have."""
+
+    def __init__(self, net: Netns, source: str, lasts_s: float = 3600.0):
+        self.sock, self.ident, self.until = net.open(socket.SOCK_DGRAM, source), os.urandom(8), time.monotonic() + lasts_s
+        self.sock.connect(("127.0.0.1", PORT))
+        self.sock.settimeout(1)
+        self.numbers = itertools.count()
+        self.answer = self.ask(LONG)
+
+    def ask(self, header: bytes = SHORT) -> str:
+        """What the server did, and its pid."""
+        number = next(self.numbers).to_bytes(4, "big")
+        try:
+            self.sock.send(header + self.ident + number)
+            while (answer := self.sock.recv(100))[:4] != number:
+                pass
+        except TimeoutError:
+            return "timeout 0"
+        except ConnectionRefusedError:
+            return "unreachable 0"
+        return answer[4:].decode()
+
+
+@contextlib.contextmanager
+def sessions(net: Netns, count: int, lasts_s: float = 3600.0) -> Iterator[list[Session]]:
+    opened = [Session(net, IPV4[i % len(IPV4)], lasts_s) for i in range(count)]
+    try:
+        yield opened
+    finally:
+        for session in opened:
+            session.sock.close()
+
+
+def load(net: Netns, lasts_s: Callable[[], float], goes_on: Callable[[], bool]) -> collections.Counter:
+    """40 clients in turn, each of which opens a session anew when one has ended: what became of all exchanges."""
+    results: collections.Counter = collections.Counter()
+    with sessions(net, 40, lasts_s()) as open_ones:
+        while goes_on():
+            for i, session in enumerate(open_ones):
+                if time.monotonic() > session.until or (results and session.answer.split()[0] != "ok"):
+                    session.sock.close()
+                    session = open_ones[i] = Session(net, IPV4[i], lasts_s())
+                else:
+                    session.answer = session.ask()
+                results[session.answer.split()[0]] += 1
+    return results
+
+
+def drained(pids: list[int]) -> bool:
+    return not any(os.path.exists(f"/proc/{pid}/exe") for pid in pids)
+
+
+def test_no_session_is_lost_and_none_refused_by_ten_reloads_where_the_kernel_alone_loses_some(net, group):
+    draw = random.Random(53)
+
+    def reloaded_by_steer() -> collections.Counter:
+        group.run(*SERVER, options=QUIC)
+        former = group.pids()
+        reload = [str(word) for word in (*group._words(("reload",)), "--name", group.name, "--run-dir", group.run_dir)]
+        reloads: list[subprocess.Popen] = []
+
+        def goes_on() -> bool:
+            if reloads and reloads[-1].poll() is None:
+                return True
+            if reloads and time.monotonic() < begun[-1] + 0.6:
+                return True
+            if len(reloads) == 10:
+                return time.monotonic() < begun[-1] + 3
+            begun.append(time.monotonic())
+            reloads.append(subprocess.Popen(reload, stdout=subprocess.DEVNULL))
+            return True
+
+        begun: list[float] = []
+        with net.entered():
+            results = load(net, lambda: draw.uniform(0.3, 2.0), goes_on)
+        assert [reload.wait() for reload in reloads] == [0] * 10
+        wait_until(lambda: not group.ask("show")["others"], 10, "the end of all former workers")
+        shown = group.ask("show")
+        assert shown["problems"] == [] and shown["sessions_opened"] > 40 and shown["sessions_kept"] > 0
+        assert drained(list(former.values())) and [slot["restarts"] for slot in shown["slots"]] == [0, 0]
+        group.stop()
+        return results
+
+    def swapped_by_hand() -> collections.Counter:
+        """As a reload without steering: new workers on sockets of their own, and then SIGTERM for the former ones."""
+        workers: list[list[subprocess.Popen]] = []
+
+        def goes_on() -> bool:
+            if len(workers) <= 5 and time.monotonic() > begun[-1] + 1:
+                workers.append([subprocess.Popen(SERVER) for _ in range(2)])
+                time.sleep(0.3)  # they have bound
+                for worker in workers[-2] if len(workers) > 1 else ():
+                    worker.terminate()
+                begun.append(time.monotonic())
+            return len(workers) <= 5 or time.monotonic() < begun[-1] + 1
+
+        begun = [0.0]
+        try:
+            with net.entered():
+                goes_on()
+                return load(net, lambda: draw.uniform(0.3, 2.0), goes_on)
+        finally:
+            for worker in itertools.chain(*workers):
+                worker.kill()
+                worker.wait()
+
+    plain, steered = swapped_by_hand(), reloaded_by_steer()
+    assert plain["lost"] > 0 and plain["refused"] > 0, plain
+    assert set(steered) == {"ok"} and steered["ok"] > 1000, steered
+
+
+def test_a_worker_that_does_not_become_ready_changes_nothing(net, group):
+    fails = group.folder / "fails"
+    group.run(*SERVER, "--fails", str(fails), options=QUIC)
+    pids = group.pids()
+    fails.touch()
+    with sessions(net, 20) as open_ones:
+        refused = group.cli("reload", "--name", group.name, ok=False)
+        assert refused.returncode == 1
+        assert f"slot 0: the next worker ended before it was ready (exit 3): worker {pids[0]} serves on" in refused.stderr
+        assert {session.ask().split()[0] for session in open_ones} == {"ok"}
+        assert group.pids() == pids and group.ask("show")["others"] == []
+        assert group.ask("show")["problems"][0].startswith("reload: ")
+        fails.unlink()
+        group.ask("reload", "1")
+        assert group.ask("show")["problems"] == [] and group.pids()[0] == pids[0] and group.pids()[1] != pids[1]
+        assert {session.ask().split()[0] for session in open_ones} == {"ok"}
+
+
+def test_a_session_stays_where_it_began_when_its_bucket_moves_until_the_time_is_over(net, group):
+    group.run(*SERVER, options=(*QUIC, "--drain-timeout", "4s"))
+    with sessions(net, 40) as open_ones:
+        before = [session.answer for session in open_ones]
+        assert len(set(before)) == 2 and all(answer.startswith("ok ") for answer in before)
+        for words in (("resize", "3"), ("weights", "1", "2", "3"), ("drain", "0"), ("undrain", "0"), ("resize", "2")):
+            group.ask(*words)
+            assert [session.ask() for session in open_ones] == before, words
+        group.ask("drain", "0")
+        with sessions(net, 40) as new_ones:
+            assert {session.answer for session in new_ones} == {f"ok {group.pids()[1]}"}
+            assert [session.ask() for session in open_ones] == before
+        wait_until(lambda: {session.ask().split()[1] for session in open_ones} == {str(group.pids()[1])}, 10, "the end of the change")
+    assert group.ask("show")["sessions_kept"] > 0
+
+
+def test_where_datagrams_are_of_no_session_the_next_worker_takes_all_at_once_and_tcp_stays(net, group):
+    group.start(workers=2)
+    former = group.pids()
+    connections = {source: net.connect(source) for source in IPV4[:10]}
+    for connection in connections.values():
+        assert pid_of(connection.recv(100)) in former.values()
+    group.process.send_signal(signal.SIGHUP)
+    wait_until(lambda: not set(group.pids().values()) & set(former.values()), 10, "both workers")
+    for source in IPV4:
+        answers = [net.udp(source), net.tcp(source)]
+        assert {pid_of(answer) for answer in answers} == {group.pids()[slot_of(answers[0])]}
+    wait_until(lambda: drained(list(former.values())), 5, "the end of the former workers")
+    assert all(slot["generation"] == 1 for slot in group.slots().values())
+    for connection in connections.values():
+        connection.close()
+
+
+def test_a_supervisor_that_dies_in_a_reload_is_followed_by_one_that_knows_every_worker(net, group):
+    mute = group.folder / "mute"
+    options = (*QUIC, "--heartbeat", "1h", "--drain-timeout", "10s")
+    group.run(*SERVER, "--mute", str(mute), options=options)
+    first = group.pids()
+    with sessions(net, 20) as open_ones:
+        before = [session.answer for session in open_ones]
+        group.ask("reload", "0")
+        mute.touch()  # the next one is never ready
+        with subprocess.Popen([*group._words(("reload", "1")), "--name", group.name, "--run-dir", str(group.run_dir)], stderr=subprocess.DEVNULL):
+            wait_until(lambda: [each["state"] for each in group.ask("show")["others"]].count("starting") == 1, 5, "a next worker")
+            others = {each["state"]: each["pid"] for each in group.ask("show")["others"]}
+            assert others["leaving"] == first[0]
+            group.kill()
+        assert [session.ask() for session in open_ones] == before
+        mute.unlink()
+        group.run(*SERVER, "--mute", str(mute), options=options)
+        assert [session.ask() for session in open_ones] == before
+        wait_until(lambda: drained([others["starting"]]), 5, "the end of the worker that was not ready")
+        assert group.pids()[1] == first[1] and group.pids()[0] not in (0, first[0])
+    wait_until(lambda: drained([first[0]]) and group.ask("show")["others"] == [], 10, "the end of the former worker")
