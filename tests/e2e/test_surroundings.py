@@ -18,8 +18,9 @@ import urllib.request
 import pytest
 
 from bench.manifest import binary
+from deploy.lab.own_clock import in_time_namespace
 from harness import machine
-from harness.dns import dig
+from harness.dns import dig, who_answers
 from harness.product import METRICS, VIP4, VIP6, wait_until
 
 # A loopback address of this test alone; nothing else listens there.
@@ -359,3 +360,18 @@ def test_a_kernel_without_ipv6_serves_ipv4(lab, servers, product):
     cleaned = product.run("clean", "--instance", product.instance, wrapper=wrapper)
     assert cleaned.returncode == 0, cleaned.stderr
     product.check_nothing_left()
+
+
+@pytest.mark.parametrize("ahead", [-0.5, 20.0], ids=["behind", "ahead"])
+def test_a_proxy_in_a_time_namespace_hedges_until_it_has_been_gone_for_long(lab, servers, product, ahead):
+    """Its monotonic clock is not the one that the kernel programs go by."""
+    product.up(unattended_timeout="1s")
+    up = ("up", "--config", str(product.folder / "hedgerow.yaml"))
+    os.kill(product.pid, signal.SIGKILL)
+    assert product.run(*up, wrapper=in_time_namespace(ahead * time.monotonic())).returncode == 0
+    servers["a"].stall()
+    assert who_answers(lab.client, VIP4) == "b"
+    os.kill(product.pid, signal.SIGKILL)
+    wait_until(lambda: who_answers(lab.client, VIP4) is None, 10, "the end of hedging")
+    servers["a"].resume()
+    assert product.run(*up).returncode == 0

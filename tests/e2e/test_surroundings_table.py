@@ -15,7 +15,7 @@ import pytest
 
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
-from deploy.lab.own_clock import OwnClock
+from deploy.lab.own_clock import OwnClock, in_time_namespace
 from deploy.lab.servers.hedgerow_node import HedgerowNode
 from deploy.lab.servers.load import binary
 from harness.dns import UdpClient
@@ -74,6 +74,7 @@ ROWS = [
     Row("no locked memory", within=("prlimit", "--memlock=0:0")),
     Row("LANG=C", within=("env", "-i", "LANG=C")), Row("LANG=tr_TR", within=("env", "LANG=tr_TR.UTF-8", "LC_ALL=tr_TR.UTF-8")),
     Row("the clock is in 1970", ahead_s=-time.time() + 3600), Row("the clock is in 2106", ahead_s=4294967300 - time.time()),
+    Row("a time namespace", within=in_time_namespace(-time.monotonic() / 2), programs=(NODE,)),
     Row("10,000 routes", prepared="ip link add many type veth peer name many0; ip link set many up; ip link set many0 up; "
         "seq 0 9999 | awk '{print \"route add 172.\" 16+int($1/65536)%16 \".\" int($1/256)%256 \".\" $1%256 \"/32 dev many\"}' | ip -batch -",
         restored="ip link del many", programs=(PROXY,)),
@@ -87,7 +88,7 @@ ROWS = [
 LONG = {"1,000 veths", "200 namespaces"}
 # Where another test has the row.
 ELSEWHERE = {
-    "IPv6 off at run time, of a proxy": "test_follow_network.py", "every signal": "test_surroundings.py", "a port that is taken, and freed": "test_surroundings.py",
+    "IPv6 off at run time, of a proxy": "test_follow_network.py", "a time namespace, of a proxy": "test_surroundings.py", "every signal": "test_surroundings.py", "a port that is taken, and freed": "test_surroundings.py",
     "a log that no process reads": "test_surroundings.py", "the node's disk is full": "test_full_disk_start.py", "a small limit of descriptors": "proxy/daemon/start_faults_test.cc",
 }
 

@@ -167,7 +167,7 @@ const std::vector<Datagram>& UdpSocket::Receive(uint64_t now_ns) {
     return received_;
   }
   // Only now: what came while this was called must not look as if it came from the future.
-  const uint64_t took_ns = operate::Clock_ns(CLOCK_MONOTONIC);
+  const uint64_t took_ns = operate::Monotonic_ns();
   arrivals_.Took(took_ns, operate::Clock_ns(CLOCK_REALTIME));
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     msghdr header = buffers.messages[i].msg_hdr;
