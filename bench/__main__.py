@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the commands of `./dev` that experiment begin: `python3 -m bench MODULE [ARGS]` runs the module's main, and
-ends it cleanly (stopping.py)."""
+"""Where the commands of `./dev` that experiment begin: `python3 -m bench MODULE [ARGS]` runs the experiment that the
+module declares, or its main, and ends it cleanly (stopping.py)."""
 
 import importlib
 import sys
@@ -8,4 +8,5 @@ import sys
 from bench import stopping
 
 del sys.argv[0]
-stopping.run(importlib.import_module(sys.argv[0]).main)
+module = importlib.import_module(sys.argv[0])
+stopping.run(getattr(module, "main", None) or module.EXPERIMENT.main)

@@ -282,14 +282,6 @@ def _ratios(found: dict, workload: str, load: int, systems: Sequence[str]) -> li
 
 _OVER_LOAD = {"panel": ("workload",), "x": "load", "label": "load (% of the highest rate)", "where": lambda row: row["system"] != "highest",
               "titles": {"stall": "2 ms, 2 % stall for 400 ms", "tail": "bounded Pareto"}}
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ("workload", "load", "system"), must_show, lambda *cell: [row_of(*cell)],
-    {"workload": "workload", "load": "load %", "system": "system", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
-     "p999_ms": "p99.9 ms", "extra_load": "extra load", "cpu_us_per_request": "cpu us", "rate": "rate"},
-    Charts("Three replicas over their load", looks.AT_ONCE, "system", (
-        *(Lines(name, y=key, **_OVER_LOAD) for key, name in (("p50_ms", "p50"), ("p99_ms", "p99"), ("p999_ms", "p99.9"))),
-        Lines("extra load", y="extra_load", scale=100, unit="%", **(_OVER_LOAD | {"log": ""})),
-        Lines("CPU of all hosts", y="cpu_us_per_request", unit="us per request", **(_OVER_LOAD | {"log": ""})))))
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
@@ -302,13 +294,6 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
             turn.done(rig.run(turn["system"], turn["workload"], turn["load"], turn.round))
 
 
-def line(run: dict) -> str:
-    if run["system"] == "highest":
-        return f"{run['rate']:.0f}/s with all workers taken; {run['wanted_rate']:.0f}/s computed"
-    return (f"p50 {run['p50_ms']:6.2f}  p99 {run['p99_ms']:7.2f}  p99.9 {run['p999_ms']:7.2f} ms  lost {run['lost']}  extra load "
-            f"{run['extra_load']:.3f}  cpu {run['cpu_us_per_request']:.0f} us")
-
-
 def _loads(text: str) -> list[int]:
     try:
         loads = [int(part) for part in text.split(",")]
@@ -319,34 +304,24 @@ def _loads(text: str) -> list[int]:
     return loads
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser(rounds=3)
-    parser.set_defaults(rounds=None, quiet_wait=None)
-    parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
-    parser.add_argument("--workloads", type=experiment.some_of(WORKLOADS), default=list(WORKLOADS))
-    parser.add_argument("--loads", type=_loads, help=f"percents of the highest rate, not {','.join(map(str, LOADS))}")
-    parser.add_argument("--seconds", type=float, help="of each run, not 10")
-    parser.add_argument("--highest-seconds", type=float, help="of the check that the highest rate is reached, about 10; 0: no check")
-    parser.add_argument("--idle", type=float, default=IDLE, metavar="SHARE",
-                        help=f"of a replica's load, up to which at-once and app take it for idle, not {IDLE}")
-    parser.add_argument("--proxies", type=int, default=1, metavar="N", help=f"client hosts with a proxy each, 1 to {MOST_CLIENTS}")
-    parser.add_argument("--quick", action="store_true",
-                        help=f"one round, {' and '.join(map(str, QUICK_LOADS))} %%, a second each: too few runs")
-    parser.add_argument("--lab", default=TAG, help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
-    if not 0.01 <= arguments.idle <= 1:
-        parser.error(f"--idle is a share from 0.01 to 1, not {arguments.idle:g}")
-    if not 1 <= arguments.proxies <= MOST_CLIENTS:
-        parser.error(f"--proxies is 1 to {MOST_CLIENTS}, not {arguments.proxies}")
-    quick, whole = (1, 0.0, list(QUICK_LOADS), 1.0, 3.5), (3, 30.0, list(LOADS), 10.0, 10.0)
-    for name, value in zip(("rounds", "quiet_wait", "loads", "seconds", "highest_seconds"), quick if arguments.quick else whole, strict=True):
-        if getattr(arguments, name) is None:
-            setattr(arguments, name, value)
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
+def _settle(_parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     if arguments.into is None and arguments.proxies > 1:
         arguments.into = Results.folder_named(f"{NAME}-{arguments.proxies}-proxies")
-    return EXPERIMENT.run(arguments, measure, line, proxies=arguments.proxies)
+
+
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("workload", "load", "system"), must_show, lambda *cell: [row_of(*cell)],
+    {"workload": "workload", "load": "load %", "system": "system", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
+     "p999_ms": "p99.9 ms", "extra_load": "extra load", "cpu_us_per_request": "cpu us", "rate": "rate"},
+    Charts("Three replicas over their load", looks.AT_ONCE, "system", (
+        *(Lines(name, y=key, **_OVER_LOAD) for key, name in (("p50_ms", "p50"), ("p99_ms", "p99"), ("p999_ms", "p99.9"))),
+        Lines("extra load", y="extra_load", scale=100, unit="%", **(_OVER_LOAD | {"log": ""})),
+        Lines("CPU of all hosts", y="cpu_us_per_request", unit="us per request", **(_OVER_LOAD | {"log": ""})))),
+    measure=measure, rounds=3, tag=TAG, settle=_settle,
+    quick={"rounds": 1, "quiet_wait": 0.0, "loads": list(QUICK_LOADS), "seconds": 1.0, "highest_seconds": 3.5}, options=(
+        experiment.some("--systems", SYSTEMS), experiment.some("--workloads", WORKLOADS),
+        ("--loads", {"type": _loads, "default": list(LOADS), "help": "percents of the highest rate"}),
+        experiment.number("--seconds", 10.0, 0.1, 600, help="of each run"),
+        experiment.number("--highest-seconds", 10.0, 0.0, 600, help="of the check that the highest rate is reached, about; 0: no check"),
+        experiment.number("--idle", IDLE, 0.01, 1, help="share of a replica's load, up to which at-once and app take it for idle"),
+        experiment.number("--proxies", 1, 1, MOST_CLIENTS, help="client hosts with a proxy each")))

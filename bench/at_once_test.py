@@ -131,10 +131,10 @@ def test_the_rate_is_that_of_the_middle_of_a_run():
 
 
 def test_the_quick_form_may_be_changed_in_part():
-    quick = at_once.parse(["--quick", "--loads", "10"])
+    quick = at_once.EXPERIMENT.parse(["--quick", "--loads", "10"])
     assert (quick.rounds, quick.loads, quick.seconds, quick.quiet_wait) == (1, [10], 1.0, 0.0)
-    whole = at_once.parse([])
+    whole = at_once.EXPERIMENT.parse([])
     assert (whole.rounds, whole.loads, whole.seconds) == (3, list(at_once.LOADS), 10.0)
     for wrong in (["--loads", "0"], ["--loads", "ten"], ["--proxies", "9"], ["--systems", "none"], ["--idle", "0"]):
         with pytest.raises(SystemExit):
-            at_once.parse(wrong)
+            at_once.EXPERIMENT.parse(wrong)

@@ -94,17 +94,6 @@ def must_show(rows: list[dict]) -> list[Check]:
     return checks
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ("cell", "mode"), must_show, lambda cell, mode, runs: [row_of(cell, mode, runs)],
-    {"cell": "cell", "mode": "mode", "runs": "runs", "n": "n", "timeouts": "time-outs", "lost": "lost", "wrong": "wrong",
-     "duplicates": "twice", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load_max": "extra load",
-     "suspected": "suspected", "suspect_after_ms": "suspect after", "cpu_us_per_request": "cpu us"},
-    Charts("DNS queries to nsd and knot, hedged after 10 ms", looks.MODES, "mode",
-           (Tails(panel=("cell",), key=("cell", "mode"), titles={"stalled": "primary stopped for 1 s in every 10", "slow": "both servers are slow"}),
-            Bars("extra load, worst run", panel=("cell",), y="extra_load_max", unit="% of the requests", scale=100)),
-           series.tails(lambda run: [(f"{run['cell']}-{run['mode']}", latency_of(run))])))
-
-
 def suspect_after_ms(status: dict | None) -> float:
     """The longest suspicion timeout at the end of a run."""
     backends = next(service for service in status["services"] if service["name"] == "dns")["backends"] if status else []
@@ -121,10 +110,11 @@ def run_once(rig: DnsRig, mode: str, cell: Cell, seconds: float) -> dict:
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
-    running.expect(arguments.rounds * sum(len(CELLS[name].modes) for name in arguments.cells))
+    cells = [name for each in arguments.cells for name in (REPEATED if each == "repeated" else [each])]
+    running.expect(arguments.rounds * sum(len(CELLS[name].modes) for name in cells))
     with Lab("benchdns", replicas=2) as lab:
         for number in range(1, arguments.rounds + 1):
-            for name in arguments.cells:
+            for name in cells:
                 cell = CELLS[name]
                 with DnsRig(lab, "bench-dns", cell.answer_delay_ms) as rig:
                     for mode in experiment.rotated([mode for mode in cell.modes if mode in arguments.modes], number):
@@ -132,16 +122,15 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
                             turn.done(run_once(rig, mode, cell, arguments.seconds or cell.seconds))
 
 
-def line(run: dict) -> str:
-    return (f"p99 {run['p99_ms']:8.2f} ms  p99.9 {run['p999_ms']:8.2f} ms  worst {run['max_ms']:7.2f} ms  lost {run['lost']}  wrong "
-            f"{run['wrong']}  twice {run['duplicates']}  extra load {run['extra_load']:.4f}")
-
-
-def main(argv: list[str]) -> int:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--cells", type=experiment.some_of([*CELLS, "repeated"]), default=["stalled", "slow"])
-    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
-    parser.add_argument("--seconds", type=float, help="of each run")
-    arguments = parser.parse_args(argv)
-    arguments.cells = [name for each in arguments.cells for name in (REPEATED if each == "repeated" else [each])]
-    return EXPERIMENT.run(arguments, measure, line)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("cell", "mode"), must_show, lambda cell, mode, runs: [row_of(cell, mode, runs)],
+    {"cell": "cell", "mode": "mode", "runs": "runs", "n": "n", "timeouts": "time-outs", "lost": "lost", "wrong": "wrong",
+     "duplicates": "twice", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load_max": "extra load",
+     "suspected": "suspected", "suspect_after_ms": "suspect after", "cpu_us_per_request": "cpu us"},
+    Charts("DNS queries to nsd and knot, hedged after 10 ms", looks.MODES, "mode",
+           (Tails(panel=("cell",), key=("cell", "mode"), titles={"stalled": "primary stopped for 1 s in every 10", "slow": "both servers are slow"}),
+            Bars("extra load, worst run", panel=("cell",), y="extra_load_max", unit="% of the requests", scale=100)),
+           series.tails(lambda run: [(f"{run['cell']}-{run['mode']}", latency_of(run))])),
+    measure=measure, options=(
+        experiment.some("--cells", [*CELLS, "repeated"], ["stalled", "slow"]), experiment.some("--modes", MODES),
+        experiment.number("--seconds", None, 0.1, 600, help="of each run")))

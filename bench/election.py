@@ -203,17 +203,6 @@ def config_of(cell: Cell, cluster: Cluster, sync_ms: int) -> dict:
 
 
 _STEPS = {"panel": ("replicas",), "key": ("replicas", "mode", "cause"), "titles": {3: "three nodes", 5: "five nodes"}, "of": "elections"}
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, [field.name for field in dataclasses.fields(Cell)], must_show,
-    lambda *cell: [row_of(Cell(*cell[:-1]), [[Term.from_json(term) for term in record["terms"]] for record in cell[-1]],
-                          cell[-1][0]["config_hash"])],
-    {"replicas": "nodes", "mode": "mode", "cause": "cause", "terms": "terms", "vote_p50_us": "vote p50 us",
-     "vote_p99_us": "p99", "pre_vote_p50_us": "pre-vote p50 us", "pre_vote_p99_us": "p99", "fence_p50_us": "fence p50 us",
-     "fence_p99_us": "p99", "outage_p50_ms": "death to leader p50 ms", "outage_p99_ms": "p99", "outage_max_ms": "max",
-     "terms_beyond_one": "lost"},
-    Charts("Elections of idle clusters, disk mode dashed", looks.CAUSES, "cause",
-           (Steps("From the fault to the next leader", y="outage_ms", label="fault to next leader", **_STEPS),
-            Steps("RequestVote to quorum", y="vote_us", unit="us", **_STEPS)), _series))
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
@@ -241,23 +230,18 @@ def one_round(lab: Lab, cell: Cell, arguments: argparse.Namespace) -> tuple[list
         return [one_term(lab, cluster, cell.cause) for _ in range(arguments.terms)], config_of(cell, cluster, sync_ms)
 
 
-def line(record: dict) -> str:
-    row = row_of(Cell(record["replicas"], record["mode"], record["cause"]), [[Term.from_json(term) for term in record["terms"]]], "")
-    text = lambda name: "-" if row[name] is None else f"{row[name]:.1f}"  # noqa: E731
-    return (f"death to leader p50 {text('outage_p50_ms')} max {text('outage_max_ms')} ms  vote p50 {text('vote_p50_us')} p99 "
-            f"{text('vote_p99_us')} us  pre-vote p50 {text('pre_vote_p50_us')} us  fence p99 {text('fence_p99_us')} us of {row['fences']}")
-
-
-def main(argv: list[str]) -> int:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--terms", type=int, default=10, help=f"of each round; {WANTED_TERMS} in all are wanted")
-    parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=list(REPLICAS))
-    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
-    parser.add_argument("--causes", type=experiment.some_of(FAULTS), default=list(FAULTS))
-    parser.add_argument("--sync-ms", type=int, default=0, help="disk mode: each sync of a node's disk takes so much longer")
-    arguments = parser.parse_args(argv)
-    if not 0 <= arguments.sync_ms <= 5000:
-        parser.error("--sync-ms must be 0 to 5000")
-    if not 1 <= arguments.terms <= 1000:
-        parser.error("--terms must be 1 to 1000")
-    return EXPERIMENT.run(arguments, measure, line, terms=arguments.terms)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, [field.name for field in dataclasses.fields(Cell)], must_show,
+    lambda *cell: [row_of(Cell(*cell[:-1]), [[Term.from_json(term) for term in record["terms"]] for record in cell[-1]],
+                          cell[-1][0]["config_hash"])],
+    {"replicas": "nodes", "mode": "mode", "cause": "cause", "terms": "terms", "vote_p50_us": "vote p50 us",
+     "vote_p99_us": "p99", "pre_vote_p50_us": "pre-vote p50 us", "pre_vote_p99_us": "p99", "fence_p50_us": "fence p50 us",
+     "fence_p99_us": "p99", "outage_p50_ms": "death to leader p50 ms", "outage_p99_ms": "p99", "outage_max_ms": "max",
+     "terms_beyond_one": "lost"},
+    Charts("Elections of idle clusters, disk mode dashed", looks.CAUSES, "cause",
+           (Steps("From the fault to the next leader", y="outage_ms", label="fault to next leader", **_STEPS),
+            Steps("RequestVote to quorum", y="vote_us", unit="us", **_STEPS)), _series),
+    measure=measure, options=(
+        experiment.number("--terms", 10, 1, 1000, help=f"of each round; {WANTED_TERMS} in all are wanted"), experiment.some("--replicas", REPLICAS),
+        experiment.some("--modes", MODES), experiment.some("--causes", FAULTS),
+        experiment.number("--sync-ms", 0, 0, 5000, help="disk mode: each sync of a node's disk takes so much longer")))

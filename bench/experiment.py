@@ -15,7 +15,7 @@ from pathlib import Path
 
 from bench import cpu_time
 from bench.manifest import config_hash
-from bench.outcome import Check, Results, planted_is_found, print_checks, print_table
+from bench.outcome import Check, Results, cell_text, planted_is_found, print_checks, print_table
 from plots.charts import Charts
 
 _MACHINE = Path("/run/hedgerow-experiment.lock")
@@ -30,28 +30,43 @@ class Experiment:
     rows: Callable[..., list[dict]]  # of a cell: the values of its fields, and its records
     columns: Mapping[str, str]
     charts: Charts | None = None
+    _: dataclasses.KW_ONLY
+    measure: Callable[["Running", argparse.Namespace], None]
+    rounds: int = 10
+    options: Sequence["Option"] = ()
+    quick: Mapping[str, object] = dataclasses.field(default_factory=dict)  # what --quick has in place of the defaults
+    settle: Callable[[argparse.ArgumentParser, argparse.Namespace], None] = lambda parser, arguments: None  # what no single option says
+    notes: Callable[[argparse.Namespace], dict] = lambda arguments: {}  # for the manifest, beside the options
     plants: Mapping[str, int | None] = dataclasses.field(default_factory=dict)  # mistakes on purpose: so many of their checks find them; None: all
     tag: str = ""  # of the lab, where another one may be named
 
-    def parser(self, rounds: int = 10) -> argparse.ArgumentParser:
-        made = parser(self.name, self.about, rounds > 1)
-        made.set_defaults(rounds=rounds, stated_rounds=rounds)
+    def main(self, argv: list[str]) -> int:
+        return self.run(self.parse(argv))
+
+    def parse(self, argv: list[str]) -> argparse.Namespace:
+        made = parser(self.name, self.about, self.rounds > 1)
+        made.set_defaults(rounds=self.rounds, stated_rounds=self.rounds)
         made.add_argument("--resume", action="store_true", help="go on with a run that was cut short, in the same order")
         if self.tag:
             made.add_argument("--lab", default=self.tag, help=f"tag of the lab and instance of the proxy (default: {self.tag})")
         if self.plants:
             made.add_argument("--plant", choices=self.plants, help="a mistake on purpose, which the checks must find")
-        return made
+        for flag, about in self.options:
+            made.add_argument(flag, **about)
+        if self.quick:
+            made.add_argument("--quick", action="store_true", help="a look: " + ", ".join(f"{name} {value}" for name, value in self.quick.items()))
+            made.set_defaults(**self.quick if "--quick" in argv else {})
+        arguments = made.parse_args(argv)
+        self.settle(made, arguments)
+        return arguments
 
-    def run(self, arguments: argparse.Namespace, measure: Callable[["Running", argparse.Namespace], None],
-            line: Callable[[dict], str] = lambda record: "", **settings) -> int:
+    def run(self, arguments: argparse.Namespace) -> int:
         """The exit status: 0 when everything that must be shown was."""
         with the_machine(arguments.quiet_wait > 0):
-            running = Running(self, arguments, line)
-            measure(running, arguments)
-        given = vars(arguments)
-        return self.conclude(running.results, given.get("plant"), given.get("quick") or given.get("length") == "quick", rounds=arguments.rounds,
-                             **settings)
+            running = Running(self, arguments)
+            self.measure(running, arguments)
+        given = {name: value for name, value in vars(arguments).items() if name not in ("into", "lab", "resume", "stated_rounds")}
+        return self.conclude(running.results, given.get("plant"), given.get("quick", False), options=given, **self.notes(arguments))
 
     def conclude(self, results: Results, plant: str | None = None, quick: bool = False, **settings) -> int:
         records = records_of(results.raw)
@@ -60,6 +75,12 @@ class Experiment:
         if plant:
             checks = planted_is_found(plant, checks, self.plants[plant])
         return conclude(results, results.manifest(configs_of(records), **quiet_of(records), **settings), rows, checks, self.columns, self.charts)
+
+    def line(self, record: dict) -> str:
+        """Of one run: what its rows say beside the cell's name, a line each."""
+        return "\n    ".join("  ".join(f"{label} {cell_text(row[field])}" for field, label in self.columns.items()
+                                       if field not in (*self.cell, "runs") and row.get(field) is not None)
+                             for row in self.rows_of([record]))
 
     def rows_of(self, records: Iterable[dict]) -> list[dict]:
         cells: dict[tuple, list[dict]] = {}
@@ -97,9 +118,9 @@ def quiet_of(records: Iterable[dict]) -> dict:
 class Running:
     """One run of an experiment, while it measures."""
 
-    def __init__(self, experiment: Experiment, arguments: argparse.Namespace, line: Callable[[dict], str]):
+    def __init__(self, experiment: Experiment, arguments: argparse.Namespace):
         self.results = results(experiment.name, arguments)
-        self._arguments, self._line = arguments, line
+        self._arguments, self._line = arguments, experiment.line
         self._cells: dict[tuple, int] = {}
         self._progress: Progress | None = None
 
@@ -210,6 +231,27 @@ def parser(name: str, description: str, has_rounds: bool = True) -> argparse.Arg
     made.add_argument("--quiet-wait", type=float, default=30.0, help="seconds to wait at most for an idle machine before each run")
     made.add_argument("--into", type=Path, metavar="FOLDER", help=f"write there, not to results/{name}")
     return made
+
+
+Option = tuple[str, dict]  # of the command line: a flag, and what argparse is told of it
+
+
+def some(flag: str, known: Iterable, default: Iterable | None = None, **about) -> Option:
+    """Names with commas between them; all that are known where no others are the default."""
+    known = list(known)
+    return flag, {"type": some_of(known), "default": known if default is None else list(default), **about}
+
+
+def number(flag: str, default: float | None, least: float, most: float, **about) -> Option:
+    """Whole where its bounds are."""
+    kind = int if isinstance(least, int) and isinstance(most, int) else float
+
+    def within(text: str) -> float:
+        if not least <= kind(text) <= most:
+            raise argparse.ArgumentTypeError(f"'{text}' is not {least:g} to {most:g}")
+        return kind(text)
+
+    return flag, {"type": within, "default": default, "metavar": "N", **about}
 
 
 def some_of(known: Iterable) -> Callable[[str], list]:

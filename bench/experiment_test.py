@@ -2,6 +2,7 @@
 """The runner: systems take turns, a run that was cut short is gone on with, and a summary is made of the raw files alone."""
 
 import argparse
+import dataclasses
 import json
 import subprocess
 
@@ -16,7 +17,7 @@ TOY = experiment.Experiment(
                                                        at_most("worst", max(row["worst"] for row in rows), 10)],
     lambda load, system, runs: [{"load": load, "system": system, "runs": len(runs), "worst": max(run["value"] for run in runs),
                                  "config_hash": runs[0]["config_hash"]}],
-    {"load": "load", "system": "system", "runs": "runs", "worst": "worst"})
+    {"load": "load", "system": "system", "runs": "runs", "worst": "worst"}, measure=lambda running, arguments: None, rounds=2)
 
 
 def run(folder, values=lambda turn: turn.round, cut_after: int | None = None, *options: str) -> tuple[int, list[tuple]]:
@@ -30,11 +31,29 @@ def run(folder, values=lambda turn: turn.round, cut_after: int | None = None, *o
             taken.append((turn.round, turn["load"], turn["system"]))
             turn.done({"value": values(turn), "config": {"system": turn["system"]}})
 
-    arguments = TOY.parser(rounds=2).parse_args([f"--into={folder}", "--quiet-wait=0", *options])
     try:
-        return TOY.run(arguments, measure, lambda record: str(record["value"])), taken
+        return dataclasses.replace(TOY, measure=measure).main([f"--into={folder}", "--quiet-wait=0", *options]), taken
     except KeyboardInterrupt:
         return 130, taken
+
+
+def test_the_command_line_is_declared_and_a_quick_run_has_other_defaults(capsys):
+    toy = dataclasses.replace(TOY, quick={"rounds": 1, "seconds": 0.5}, options=(
+        experiment.some("--systems", ["ours", "theirs"]), experiment.number("--seconds", 2.0, 0.1, 60), experiment.number("--events", 5, 1, 9)))
+    whole, quick = toy.parse([]), toy.parse(["--quick", "--events=3"])
+    assert (whole.rounds, whole.seconds, whole.events, whole.systems, whole.quick) == (2, 2.0, 5, ["ours", "theirs"], False)
+    assert (quick.rounds, quick.seconds, quick.events, quick.quick) == (1, 0.5, 3, True) and toy.parse(["--quick", "--seconds=9"]).seconds == 9
+    for wrong in ("--seconds=61", "--events=0", "--events=1.5", "--systems=none"):
+        with pytest.raises(SystemExit):
+            toy.parse([wrong])
+    assert "'61' is not 0.1 to 60" in capsys.readouterr().err
+
+
+def test_a_run_says_what_its_rows_say(tmp_path, capsys):
+    run(tmp_path)
+    assert "[12/12, 0 min left] round 2 stress ours  worst 2\n" in capsys.readouterr().out
+    options = json.loads((tmp_path / "summary.json").read_text())["manifest"]["options"]
+    assert options == {"rounds": 2, "quiet_wait": 0.0}
 
 
 def test_systems_take_turns_and_the_first_round_is_as_declared(tmp_path):

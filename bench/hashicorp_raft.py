@@ -7,7 +7,6 @@ hr-kv-load as our own store is, in memory only. Called by bench/kv.py and bench/
 """
 
 import contextlib
-import sys
 from collections.abc import Collection, Iterator
 
 from bench.manifest import binary
@@ -19,17 +18,13 @@ SYSTEM, PROGRAM = "hashicorp-raft", "hr-hashicorp-raft"
 MODES = ("memory",)
 
 
-def programs(experiment: str, option: str, asked: Collection[str]) -> list[str] | None:
-    """What it adds to those that are measured, if `asked` names it. None where it could not be built, after saying why: better
-    before an hour of runs than in it."""
-    if SYSTEM not in asked:
-        return []
-    try:
-        binary(PROGRAM)
-    except FileNotFoundError as error:
-        print(f"bench {experiment}: {error}\n{option} without {SYSTEM} measures the others", file=sys.stderr)
-        return None
-    return [PROGRAM]
+def require(asked: Collection[str]) -> None:
+    """Ends the run where the program could not be built and `asked` names it: better before an hour of runs than in it."""
+    if SYSTEM in asked:
+        try:
+            binary(PROGRAM)
+        except FileNotFoundError as error:
+            raise SystemExit(f"{error}\nWithout {SYSTEM} the others are measured") from error
 
 
 @contextlib.contextmanager

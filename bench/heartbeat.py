@@ -112,6 +112,12 @@ def measure_cell(lab: Lab, load: str, server: str, arguments: argparse.Namespace
     return {**figures(report), "by_kernel": by_kernel, "xdp": xdp, "report": report, "status": status, "config": config}
 
 
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    with Lab(TAG, replicas=2) as lab:
+        for turn in running.turns(load=arguments.loads, server=arguments.servers):
+            turn.done(measure_cell(lab, turn["load"], turn["server"], arguments))
+
+
 EXPERIMENT = experiment.Experiment(
     NAME, __doc__, ("load", "server"), must_show, lambda *cell: [row_of(*cell)],
     {"load": "load", "server": "server", "runs": "runs", "n": "n", "lost": "lost", "p50_us": "p50 us", "p95_us": "p95 us",
@@ -119,27 +125,8 @@ EXPERIMENT = experiment.Experiment(
     Charts("How long a heartbeat waits for its answer", looks.HEARTBEATS, "server",
            (Tails(panel=("load",), key=("load", "server"), unit="us",
                   titles={"idle": "idle machine", "stress": "two busy processes for each processor"}),),
-           series.tails(lambda run: [(f"{run['load']}-{run['server']}", store_load.latency_of(run["report"]))], "us", spreads=True)))
-
-
-def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
-    with Lab(TAG, replicas=2) as lab:
-        for turn in running.turns(load=arguments.loads, server=arguments.servers):
-            turn.done(measure_cell(lab, turn["load"], turn["server"], arguments))
-
-
-def line(run: dict) -> str:
-    return (f"p50 {run['p50_us']:7.1f} p95 {run['p95_us']:7.1f} p99 {run['p99_us']:7.1f} max {run['max_us']:8.1f} us  lost {run['lost']}  "
-            f"by kernel {run['by_kernel']} of {run['n']}")
-
-
-def main(argv: list[str]) -> int:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--servers", type=experiment.some_of(SERVERS), default=list(SERVERS))
-    parser.add_argument("--loads", type=experiment.some_of(LOADS), default=list(LOADS))
-    parser.add_argument("--questions", type=int, default=10_000, help="of each run")
-    parser.add_argument("--interval-us", type=float, default=1000, help="from question to question")
-    arguments = parser.parse_args(argv)
-    if not 1 <= arguments.questions <= 100_000:
-        parser.error("--questions must be 1 to 100000")
-    return EXPERIMENT.run(arguments, measure, line)
+           series.tails(lambda run: [(f"{run['load']}-{run['server']}", store_load.latency_of(run["report"]))], "us", spreads=True)),
+    measure=measure, options=(
+        experiment.some("--servers", SERVERS), experiment.some("--loads", LOADS),
+        experiment.number("--questions", 10_000, 1, 100_000, help="of each run"),
+        experiment.number("--interval-us", 1000, 1.0, 1e6, help="from question to question")))

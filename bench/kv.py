@@ -114,18 +114,8 @@ def cells_of(arguments: argparse.Namespace) -> list[Cell]:
             and (value_bytes == _VALUE_BYTES or (replicas == first[0] and operation == "put" and system not in ("hedgerow-proxy", "hedgerow-named")))]
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, [field.name for field in dataclasses.fields(Cell)], must_show, lambda *cell: [row_of(Cell(*cell[:-1]), cell[-1])],
-    {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op", "value_bytes": "bytes",
-     "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",
-     "client_cpu_us_per_op": "client's", "failed": "failed", "lost": "lost", "leader_changed": "leader changed"},
-    Charts("Put and get of the replicated store, clients that wait for each answer", looks.KV, "system",
-           tuple(Lines(y=key, unit=unit, panel=("replicas", "mode", "operation"), x="clients", log="xy",
-                       titles={int(size): f"{size} replicas" for size in REPLICAS}, where=lambda row: row["value_bytes"] == _VALUE_BYTES)
-                 for key, unit in (("p50_us", "us, p50"), ("ops_per_s", "answers per second")))))
-
-
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    hashicorp_raft.require(arguments.systems)
     cells = cells_of(arguments)
     running.expect(len(cells) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
@@ -135,11 +125,6 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
                     for system in experiment.rotated(arguments.systems, number):
                         one_system(lab, running, number, [cell for cell in cells if (cell.replicas, cell.mode, cell.system) ==
                                                           (replicas, mode, system)], arguments)
-
-
-def line(run: dict) -> str:
-    return (f"p50 {run['p50_us']:7.0f}  p99 {run['p99_us']:7.0f} us  {run['ops_per_s']:7.0f}/s  {run['cpu_us_per_op']:5.0f} us CPU  "
-            f"failed {run['failed']} lost {run['lost']}")
 
 
 def one_system(lab: Lab, running: experiment.Running, number: int, cells: list[Cell], arguments: argparse.Namespace) -> None:
@@ -164,24 +149,20 @@ def store_of(cell: Cell, lab: Lab, arguments: argparse.Namespace) -> Iterator[Ru
         yield up
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=["3"], help="3,5,7 for the long run")
-    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
-    parser.add_argument("--clients", type=experiment.some_of(CLIENTS), default=list(CLIENTS))
-    parser.add_argument("--values", type=experiment.some_of(VALUES), default=list(VALUES), help="bytes of what is put")
-    parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
-    parser.add_argument("--seconds", type=float, default=3.0, help="measured part of each run")
-    parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before it")
-    parser.add_argument("--etcd-connections", type=int, default=1,
-                        help="that etcd's clients share, as the callers of one etcd client do; 0: one for each")
-    parser.add_argument("--hashicorp-reads", choices=hashicorp_node.READS, default="verify",
-                        help="verify: a read asks a quorum first, so it is linearizable; lease: the leader's lease will do")
-    return parser.parse_args(argv)
-
-
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    if hashicorp_raft.programs(NAME, "--systems", arguments.systems) is None:
-        return 1
-    return EXPERIMENT.run(arguments, measure, line)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, [field.name for field in dataclasses.fields(Cell)], must_show, lambda *cell: [row_of(Cell(*cell[:-1]), cell[-1])],
+    {"replicas": "replicas", "mode": "mode", "system": "system", "clients": "clients", "operation": "op", "value_bytes": "bytes",
+     "runs": "runs", "p50_us": "p50 us", "p99_us": "p99 us", "ops_per_s": "ops/s", "cpu_us_per_op": "cpu us",
+     "client_cpu_us_per_op": "client's", "failed": "failed", "lost": "lost", "leader_changed": "leader changed"},
+    Charts("Put and get of the replicated store, clients that wait for each answer", looks.KV, "system",
+           tuple(Lines(y=key, unit=unit, panel=("replicas", "mode", "operation"), x="clients", log="xy",
+                       titles={int(size): f"{size} replicas" for size in REPLICAS}, where=lambda row: row["value_bytes"] == _VALUE_BYTES)
+                 for key, unit in (("p50_us", "us, p50"), ("ops_per_s", "answers per second")))),
+    measure=measure, options=(
+        experiment.some("--replicas", REPLICAS, ["3"], help="3,5,7 for the long run"), experiment.some("--modes", MODES),
+        experiment.some("--clients", CLIENTS), experiment.some("--values", VALUES, help="bytes of what is put"), experiment.some("--systems", SYSTEMS),
+        experiment.number("--seconds", 3.0, 0.1, 600, help="measured part of each run"),
+        experiment.number("--warm-up", 0.5, 0.0, 60, help="seconds before it"),
+        experiment.number("--etcd-connections", 1, 0, 10_000, help="that etcd's clients share, as the callers of one etcd client do; 0: one for each"),
+        ("--hashicorp-reads", {"choices": hashicorp_node.READS, "default": "verify",
+                               "help": "verify: a read asks a quorum first, so it is linearizable; lease: the leader's lease will do"})))

@@ -84,14 +84,14 @@ def test_lost_requests_of_ours_are_a_miss_and_etcds_are_not():
 
 
 def test_proxy_rows_are_puts_of_the_first_size_and_mode():
-    cells = [cell for cell in kv.cells_of(kv.parse(["--replicas", "5,3", "--modes", "disk,memory"]))
+    cells = [cell for cell in kv.cells_of(kv.EXPERIMENT.parse(["--replicas", "5,3", "--modes", "disk,memory"]))
              if cell.system == "hedgerow-proxy"]
     assert {(cell.replicas, cell.mode, cell.operation) for cell in cells} == {(5, "disk", "put")}
     assert [cell.clients for cell in cells] == [1, 16, 64]
 
 
 def test_hashicorp_raft_is_measured_in_memory_only():
-    cells = [cell for cell in kv.cells_of(kv.parse(["--replicas", "3,5,7"])) if cell.system == "hashicorp-raft"]
+    cells = [cell for cell in kv.cells_of(kv.EXPERIMENT.parse(["--replicas", "3,5,7"])) if cell.system == "hashicorp-raft"]
     assert {cell.mode for cell in cells} == {"memory"}
     assert len(cells) == 3 * 3 * 2 + 3 * 2, "and larger values in the first size"
 
@@ -101,21 +101,21 @@ def test_its_lost_requests_are_no_miss_of_ours():
     assert _missed(_rows(18_000, 7_200) + lost) == []
 
 
-def test_without_its_program_the_run_does_not_begin(tmp_path, monkeypatch, capsys):
+def test_without_its_program_the_run_does_not_begin(tmp_path, monkeypatch):
     monkeypatch.setenv("HEDGEROW_BUILD_DIR", str(tmp_path))
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "hr-hashicorp-raft.missing").write_text("hr-hashicorp-raft is not built: why\n", encoding="ascii")
-    assert kv.main(["--systems", "hashicorp-raft"]) == 1
-    assert "not built: why" in capsys.readouterr().err
+    with pytest.raises(SystemExit, match="not built: why"):
+        kv.EXPERIMENT.main(["--systems", "hashicorp-raft", "--quiet-wait=0", f"--into={tmp_path / 'into'}"])
 
 
 def test_every_size_mode_and_number_of_clients_is_measured():
-    cells = kv.cells_of(kv.parse(["--replicas", "3,5,7", "--systems", "hedgerow,etcd"]))
+    cells = kv.cells_of(kv.EXPERIMENT.parse(["--replicas", "3,5,7", "--systems", "hedgerow,etcd"]))
     assert len(cells) == len(set(cells)) == 3 * 2 * 2 * 3 * 2 + 2 * 2 * 3 * 2
 
 
 def test_larger_values_are_put_in_the_first_size_and_not_through_the_proxy():
-    cells = kv.cells_of(kv.parse(["--replicas", "3,5", "--modes", "memory,disk"]))
+    cells = kv.cells_of(kv.EXPERIMENT.parse(["--replicas", "3,5", "--modes", "memory,disk"]))
     larger = [cell for cell in cells if cell.value_bytes != 64]
     assert {cell.value_bytes for cell in larger} == {256, 1000} and {cell.replicas for cell in larger} == {3}
     assert {cell.operation for cell in larger} == {"put"} and {cell.mode for cell in larger} == {"memory", "disk"}

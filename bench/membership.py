@@ -210,17 +210,6 @@ def must_show(rows: list[dict]) -> list[Check]:
     return checks
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ("mode", "offloads"), must_show, lambda mode, offloads, runs: [row_of(mode, offloads, phase, runs) for phase in PHASES],
-    {"mode": "mode", "offloads": "offloads", "phase": "phase", "runs": "runs", "n": "n", "p50_ms": "p50 ms",
-     "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max ms", "errors": "errors", "acked_lost": "lost",
-     "double_applied": "twice", "by_snapshot": "by snapshot", "promoted": "promoted", "removed": "removed", "to_removed": "to who left"},
-    Charts("2,000 requests/s through the proxy while the members change", looks.PHASES, "phase",
-           (Tails("offloads", panel=("mode", "offloads"), key=("mode", "offloads", "phase")),),
-           series.tails(lambda run: [(f"{run['mode']}-{run['offloads']}-{phase}", Histogram.from_json(of["latency"]))
-                                     for phase, of in run["phases"].items()])))
-
-
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     require_checkers()
     with Lab(TAG, replicas=REPLICAS + 1) as lab:
@@ -229,19 +218,15 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
                 turn.done({**run_once(lab, up, arguments.seconds, turn.round), "config": {**up.config, "seconds": arguments.seconds, "rate": RATE}})
 
 
-def line(record: dict) -> str:
-    parts = [f"{name} p50 {of['p50_ms']:5.2f} p99.9 {of['p999_ms']:6.1f} max {of['max_ms']:6.1f} ms"
-             for name, of in record["phases"].items()]
-    return (f"{'  '.join(parts)}  errors {record['errors']}, lost {record['acked_lost']}, "
-            f"twice {record['double_applied']}, to who has left {record['to_removed']}")
-
-
-def main(argv: list[str]) -> int:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--modes", type=experiment.some_of(MODES), default=["memory"])
-    parser.add_argument("--offloads", type=experiment.some_of(OFFLOADS), default=list(OFFLOADS))
-    parser.add_argument("--seconds", type=float, default=15.0, help="left alone; the changes take as long as they take")
-    arguments = parser.parse_args(argv)
-    if not 2 <= arguments.seconds <= 600:
-        parser.error("--seconds must be 2 to 600")
-    return EXPERIMENT.run(arguments, measure, line)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("mode", "offloads"), must_show, lambda mode, offloads, runs: [row_of(mode, offloads, phase, runs) for phase in PHASES],
+    {"mode": "mode", "offloads": "offloads", "phase": "phase", "runs": "runs", "n": "n", "p50_ms": "p50 ms",
+     "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max ms", "errors": "errors", "acked_lost": "lost",
+     "double_applied": "twice", "by_snapshot": "by snapshot", "promoted": "promoted", "removed": "removed", "to_removed": "to who left"},
+    Charts("2,000 requests/s through the proxy while the members change", looks.PHASES, "phase",
+           (Tails("offloads", panel=("mode", "offloads"), key=("mode", "offloads", "phase")),),
+           series.tails(lambda run: [(f"{run['mode']}-{run['offloads']}-{phase}", Histogram.from_json(of["latency"]))
+                                     for phase, of in run["phases"].items()])),
+    measure=measure, options=(
+        experiment.some("--modes", MODES, ["memory"]), experiment.some("--offloads", OFFLOADS),
+        experiment.number("--seconds", 15.0, 2.0, 600.0, help="left alone; the changes take as long as they take")))

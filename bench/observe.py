@@ -170,40 +170,22 @@ def rows_of(records: list[dict]) -> list[dict]:
             for mode in records[0]["slices"]]
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, (), must_show, rows_of,
-    {"mode": "mode", "runs": "runs", "rate": "requests/s", "loss": "loss", "loss_q1": "q1", "loss_q3": "q3",
-     "loss_min": "min", "loss_max": "max", "cpu_us_per_request": "cpu us", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "lost": "lost"},
-    Charts("What looking costs", looks.LOOKING, "mode", (
-        Bars("throughput lost, median of the rounds", y="loss", unit="% of the throughput", scale=100, where=lambda row: row["mode"] != "alone"),
-        Bars("requests answered", y="rate", unit="requests/s"))))
-
-
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    arguments.modes = list(dict.fromkeys(["alone", *arguments.modes]))  # with which everything is compared
     with Lab("benchobserve", replicas=2) as lab:
         rig = Rig(lab)
         for turn in running.turns(modes=["all"]):
             turn.done({**one_round(rig, arguments, turn.round), "config": {"service": rig.service, "in_flight": arguments.in_flight}})
 
 
-def line(record: dict) -> str:
-    slices = record["slices"]
-    return "  ".join(f"{mode} {round_rate(each):.0f}/s ({100 * (round_rate(each) / round_rate(slices['alone']) - 1):+.2f} %)"
-                     for mode, each in slices.items())
-
-
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
-    parser.add_argument("--slices", type=int, default=4, help="turns that each mode has in a round")
-    parser.add_argument("--seconds", type=float, default=2.0, help="length of a slice")
-    parser.add_argument("--in-flight", type=int, default=32, help="requests that wait for an answer at one time")
-    arguments = parser.parse_args(argv)
-    if "alone" not in arguments.modes:
-        parser.error("--modes: everything is compared with `alone`")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    return EXPERIMENT.run(arguments, measure, line, slices=arguments.slices, pinned=client_and_server())
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, (), must_show, rows_of,
+    {"mode": "mode", "runs": "runs", "rate": "requests/s", "loss": "loss", "loss_q1": "q1", "loss_q3": "q3",
+     "loss_min": "min", "loss_max": "max", "cpu_us_per_request": "cpu us", "p50_ms": "p50 ms", "p99_ms": "p99 ms", "lost": "lost"},
+    Charts("What looking costs", looks.LOOKING, "mode", (
+        Bars("throughput lost, median of the rounds", y="loss", unit="% of the throughput", scale=100, where=lambda row: row["mode"] != "alone"),
+        Bars("requests answered", y="rate", unit="requests/s"))),
+    measure=measure, notes=lambda _: {"pinned": client_and_server()}, options=(
+        experiment.some("--modes", MODES), experiment.number("--slices", 4, 1, 1000, help="turns that each mode has in a round"),
+        experiment.number("--seconds", 2.0, 0.1, 600, help="length of a slice"),
+        experiment.number("--in-flight", 32, 1, 512, help="requests that wait for an answer at one time")))

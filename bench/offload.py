@@ -225,19 +225,10 @@ _MOST = {"where": lambda row: row.get("rate_per_s") is None and row["clients"] =
          "groups": {int(size): f"{size} replicas" for size in REPLICAS}}
 _CURVES = {"panel": ("replicas",), "titles": {3: "three replicas", 5: "five replicas", 7: "seven replicas"}, "x": "put_per_s", "label": "puts per second", "log": "xy", "unit": "us",
            "where": lambda row: row.get("rate_per_s") is None}
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, [field.name for field in dataclasses.fields(Cell)], must_show, lambda *cell: [row_of(Cell(*cell[:-1]), cell[-1])],
-    {"replicas": "replicas", "variant": "variant", "clients": "clients", "rate_per_s": "asked/s", "runs": "runs", "xdp": "XDP",
-     "put_per_s": "puts/s", "put_per_s_min": "min", "put_per_s_max": "max", "p50_us": "p50 us", "p99_us": "p99 us",
-     "leader_cpu_us_per_op": "leader us", "cluster_cpu_us_per_op": "cluster us", "stack_share": "stack", "switch_share": "switch",
-     "offload_share": "offload", "failed": "failed", "lost": "lost", "behind": "behind", "leader_changed": "leader changed"},
-    Charts("Puts of 64 bytes in memory mode, clients that wait for each answer", looks.OFFLOADS, "variant",
-           (Bars("Puts answered in a second", y="put_per_s", unit="puts/s", text=lambda value: f"{value / 1000:,.0f}k", **_MOST),
-            Bars("Processor time of the cluster for each put", y="cluster_cpu_us_per_op", unit="us for each put", **_MOST),
-            Lines("p50", y="p50_us", **_CURVES), Lines("p99", y="p99_us", **_CURVES))))
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    hashicorp_raft.require(arguments.variants)
     cells = cells_of(arguments)
     running.expect(len(cells) * arguments.rounds)
     for number in range(1, arguments.rounds + 1):
@@ -248,26 +239,19 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
                     one_variant(lab, running, number, turn, arguments, rate_per_s)
 
 
-def line(run: dict) -> str:
-    shares = " ".join(f"{kind} {100 * (run[f'{kind}_share'] or 0):.0f}%" for kind in ("stack", "switch", "offload"))
-    return (f"{run['put_per_s']:6.0f}/s  p50 {run['p50_us']:6.0f}  p99 {run['p99_us']:6.0f} us  CPU leader "
-            f"{run['leader_cpu_us_per_op']:5.1f} cluster {run['cluster_cpu_us_per_op']:6.1f} us  {shares}  failed {run['failed']} lost {run['lost']}")
-
-
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--replicas", type=experiment.some_of(REPLICAS), default=list(REPLICAS))
-    parser.add_argument("--clients", type=experiment.some_of(CLIENTS), default=list(CLIENTS))
-    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), 
-                        default=[name for name in VARIANTS if not name.startswith("no-")])
-    parser.add_argument("--seconds", type=float, default=2.0, help="measured part of each run")
-    parser.add_argument("--warm-up", type=float, default=0.5, help="seconds before it")
-    parser.add_argument("--profile-seconds", type=float, default=1.0, help="sampled, in a run of its own")
-    return parser.parse_args(argv)
-
-
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    if hashicorp_raft.programs(NAME, "--variants", arguments.variants) is None:
-        return 1
-    return EXPERIMENT.run(arguments, measure, line)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, [field.name for field in dataclasses.fields(Cell)], must_show, lambda *cell: [row_of(Cell(*cell[:-1]), cell[-1])],
+    {"replicas": "replicas", "variant": "variant", "clients": "clients", "rate_per_s": "asked/s", "runs": "runs", "xdp": "XDP",
+     "put_per_s": "puts/s", "put_per_s_min": "min", "put_per_s_max": "max", "p50_us": "p50 us", "p99_us": "p99 us",
+     "leader_cpu_us_per_op": "leader us", "cluster_cpu_us_per_op": "cluster us", "stack_share": "stack", "switch_share": "switch",
+     "offload_share": "offload", "failed": "failed", "lost": "lost", "behind": "behind", "leader_changed": "leader changed"},
+    Charts("Puts of 64 bytes in memory mode, clients that wait for each answer", looks.OFFLOADS, "variant",
+           (Bars("Puts answered in a second", y="put_per_s", unit="puts/s", text=lambda value: f"{value / 1000:,.0f}k", **_MOST),
+            Bars("Processor time of the cluster for each put", y="cluster_cpu_us_per_op", unit="us for each put", **_MOST),
+            Lines("p50", y="p50_us", **_CURVES), Lines("p99", y="p99_us", **_CURVES))),
+    measure=measure, options=(
+        experiment.some("--replicas", REPLICAS), experiment.some("--clients", CLIENTS),
+        experiment.some("--variants", VARIANTS, [name for name in VARIANTS if not name.startswith("no-")]),
+        experiment.number("--seconds", 2.0, 0.1, 600, help="measured part of each run"),
+        experiment.number("--warm-up", 0.5, 0.0, 60, help="seconds before it"),
+        experiment.number("--profile-seconds", 1.0, 0.1, 600, help="sampled, in a run of its own")))

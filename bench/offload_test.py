@@ -116,15 +116,15 @@ def test_what_is_measured_is_what_was_asked_for(monkeypatch):
 
 
 def test_every_size_variant_and_number_of_clients_is_measured():
-    cells = offload.cells_of(offload.parse([]))
+    cells = offload.cells_of(offload.EXPERIMENT.parse([]))
     assert len(cells) == len(set(cells)) == 3 * 9 * 4 + 3 * 2
-    assert not any(cell.paced for cell in offload.cells_of(offload.parse(["--variants=all"]))), "without none: no rate"
+    assert not any(cell.paced for cell in offload.cells_of(offload.EXPERIMENT.parse(["--variants=all"]))), "without none: no rate"
 
 
 def test_all_but_one_leaves_out_what_needs_it():
     assert set(offload.SETS["no-append"]) == set(offload.OFFLOADS) - {"append"}
     assert set(offload.SETS["no-heartbeat"]) == set(offload.OFFLOADS) - {"heartbeat", "append", "quorum"}
-    assert not any(variant.startswith("no-") for variant in offload.parse([]).variants), "they are asked for"
+    assert not any(variant.startswith("no-") for variant in offload.EXPERIMENT.parse([]).variants), "they are asked for"
 
 
 def test_an_offload_must_pay_beside_the_others():

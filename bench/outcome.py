@@ -124,7 +124,7 @@ class Results:
 
 def print_table(rows: Iterable[Mapping], columns: Mapping[str, str]) -> None:
     """`columns` maps a field to its heading; numbers are right-aligned and shortened."""
-    cells = [list(columns.values())] + [[_cell(row.get(field)) for field in columns] for row in rows]
+    cells = [list(columns.values())] + [[cell_text(row.get(field)) for field in columns] for row in rows]
     widths = [max(len(line[i]) for line in cells) for i in range(len(columns))]
     for number, line in enumerate(cells):
         print("  " + "  ".join(text.rjust(width) if _is_number(text) or number == 0 and i > 2 else text.ljust(width)
@@ -148,7 +148,7 @@ def median(values: Iterable[float]) -> float:
     return statistics.median(values)
 
 
-def _cell(value: object) -> str:
+def cell_text(value: object) -> str:
     if value is None:
         return "-"
     if isinstance(value, float):

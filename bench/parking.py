@@ -163,17 +163,6 @@ def must_show(rows: list[dict]) -> list:
 
 
 _BY_RATE = {"group": "variant", "groups": {"1000": "low rate", "20000": "high rate", "highest": "highest rate"}}
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ("mode",), must_show,
-    lambda mode, records: [row_of(mode, variant, runs, records[0]["config_hash"]) for variant in (*RATES, HIGHEST)
-                           if (runs := [record["runs"][variant] for record in records if variant in record["runs"]])],
-    {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
-     "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
-     "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",
-     "laps_at_rest": "laps at rest", "idle_copies": "copies", "delay_line_full": "line full"},
-    Charts("What parking costs when every answer comes at once", looks.PARKING, "mode", (
-        Bars("Splitter", y="hr_splitter_ns", unit="ns a run", **_BY_RATE), Bars("Reply program", y="hr_reply_ns", unit="ns a run", **_BY_RATE),
-        Bars("All processors, servers included", y="cpu_us_per_request", unit="us a request", **_BY_RATE))))
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
@@ -182,11 +171,6 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
         for turn in running.turns(mode=arguments.modes):
             mode = turn["mode"]
             turn.done({"runs": one_round(rig, mode, arguments), "config": {"mode": mode, "service": rig.service(mode), "rates": RATES}})
-
-
-def line(record: dict) -> str:
-    return "  ".join(f"{run['rate']:.0f}/s: splitter {run['programs'].get('hr_splitter', {}).get('ns_per_run') or 0:.0f} ns, "
-                     f"{run['cpu_us_per_request']:.1f} us CPU, lost {run['lost']}" for run in record["runs"].values())
 
 
 def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, dict]:
@@ -204,8 +188,16 @@ def one_round(rig: Rig, mode: str, arguments: argparse.Namespace) -> dict[str, d
     return runs
 
 
-def main(argv: list[str]) -> int:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
-    parser.add_argument("--seconds", type=float, default=8.0, help="length of the runs at a fixed rate")
-    return EXPERIMENT.run(parser.parse_args(argv), measure, line, pinned=client_and_server(), program_statistics=True)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("mode",), must_show,
+    lambda mode, records: [row_of(mode, variant, runs, records[0]["config_hash"]) for variant in (*RATES, HIGHEST)
+                           if (runs := [record["runs"][variant] for record in records if variant in record["runs"]])],
+    {"variant": "rate", "mode": "mode", "runs": "runs", "rate": "requests/s", "lost": "lost",
+     "hr_splitter_ns": "splitter ns", "hr_reply_ns": "reply ns", "hr_clock_ns": "clock ns",
+     "laps_per_second": "laps/s", "cpu_us_per_request": "cpu us", "core_share": "core share",
+     "laps_at_rest": "laps at rest", "idle_copies": "copies", "delay_line_full": "line full"},
+    Charts("What parking costs when every answer comes at once", looks.PARKING, "mode", (
+        Bars("Splitter", y="hr_splitter_ns", unit="ns a run", **_BY_RATE), Bars("Reply program", y="hr_reply_ns", unit="ns a run", **_BY_RATE),
+        Bars("All processors, servers included", y="cpu_us_per_request", unit="us a request", **_BY_RATE))),
+    measure=measure, notes=lambda _: {"pinned": client_and_server(), "program_statistics": True}, options=(
+        experiment.some("--modes", MODES), experiment.number("--seconds", 8.0, 0.1, 600, help="length of the runs at a fixed rate")))

@@ -299,16 +299,6 @@ def _series(folder: Path, _summary: dict) -> tuple[dict, dict]:
 
 
 _OVER_TIME = {"panel": ("script",), "key": ("script", "mode"), "where": lambda row: row["phase"] == "healthy"}
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ("script", "mode"), must_show,
-    lambda script, mode, records: [row_of(script, mode, phase, records) for phase in records[0]["phases"]],
-    {"script": "script", "mode": "mode", "phase": "phase", "runs": "runs", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p95_ms": "p95 ms",
-     "p99_ms": "p99 ms", "delay_ms": "delay ms", "share": "share of a", "back_after_s": "back after s", "hedges": "hedges",
-     "failovers": "failovers", "extra_load": "extra load", "extra_load_max": "in 10 s", "suspected": "suspected"},
-    Charts("Alike replicas that change, the first round", looks.DELAYS, "mode",
-           (Times("p99 of each second", y="p99_ms", **_OVER_TIME), Times("hedge delay", y="delay_ms", **_OVER_TIME),
-            Times("extra load in 10 s", y="extra_load", unit="%", log=False, **_OVER_TIME),
-            Times("share of replica a", y="share", unit="%", log=False, **_OVER_TIME)), _series))
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
@@ -320,15 +310,16 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
                 turn.done(run_once(lab, script, turn["mode"], phases, script.settle_s * arguments.scale, turn.round))
 
 
-def line(record: dict) -> str:
-    return "  ".join(f"{name} p99 {of['p99_ms'] or math.nan:.2f} ms extra load {of['extra_load'] or 0:.3f}"
-                     for name, of in record["phases"].items())
-
-
-def main(argv: list[str]) -> int:
-    parser = EXPERIMENT.parser(rounds=3)
-    parser.add_argument("--scripts", type=experiment.some_of(SCRIPTS), default=list(SCRIPTS))
-    parser.add_argument("--phases", type=experiment.some_of(PHASES), default=PHASES, help="with commas between them, run in their usual order")
-    parser.add_argument("--scale", type=float, default=1.0, help="of all phases' lengths; below 1 it is a look")
-    parser.add_argument("--lab", default=TAG, help=argparse.SUPPRESS)
-    return EXPERIMENT.run(parser.parse_args(argv), measure, line)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("script", "mode"), must_show,
+    lambda script, mode, records: [row_of(script, mode, phase, records) for phase in records[0]["phases"]],
+    {"script": "script", "mode": "mode", "phase": "phase", "runs": "runs", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p95_ms": "p95 ms",
+     "p99_ms": "p99 ms", "delay_ms": "delay ms", "share": "share of a", "back_after_s": "back after s", "hedges": "hedges",
+     "failovers": "failovers", "extra_load": "extra load", "extra_load_max": "in 10 s", "suspected": "suspected"},
+    Charts("Alike replicas that change, the first round", looks.DELAYS, "mode",
+           (Times("p99 of each second", y="p99_ms", **_OVER_TIME), Times("hedge delay", y="delay_ms", **_OVER_TIME),
+            Times("extra load in 10 s", y="extra_load", unit="%", log=False, **_OVER_TIME),
+            Times("share of replica a", y="share", unit="%", log=False, **_OVER_TIME)), _series),
+    measure=measure, rounds=3, tag=TAG, options=(
+        experiment.some("--scripts", SCRIPTS), experiment.some("--phases", PHASES, help="with commas between them, run in their usual order"),
+        experiment.number("--scale", 1.0, 0.01, 10, help="of all phases' lengths; below 1 it is a look")))

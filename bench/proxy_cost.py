@@ -221,16 +221,6 @@ def rows_of(records: list[dict]) -> list[dict]:
 
 _BY_RATE = {"group": "variant", "groups": {name: f"{int(name):,}/s" for name in RATES}}
 _ALONE = {"where": lambda row: row["variant"] == HIGHEST, "group": "variant", "groups": {HIGHEST: ""}}
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, (), must_show, rows_of,
-    {"variant": "rate", "system": "system", "runs": "runs", "rate": "requests/s", "lost": "lost", "p50_us": "p50 us",
-     "p99_us": "p99 us", "cpu_us_per_request": "cpu us", "added_us": "added us", "rss_bytes": "rss", "map_bytes": "maps"},
-    Charts("What stands before a DNS server", looks.PROXIES, "system", (
-        Bars("half of the answers within", y="p50_us", unit="us", **_BY_RATE), Bars("99 % of the answers within", y="p99_us", unit="us", **_BY_RATE),
-        Bars("CPU added to the direct run's", y="added_us", unit="us per request", **_BY_RATE),
-        Bars("highest rate without loss", y="rate", unit="requests per second", **_ALONE),
-        Bars("memory of the processes", y="rss_bytes", unit="MB", scale=1e-6, **_ALONE),
-        Bars("memory of the maps", y="map_bytes", unit="MB", scale=1e-6, **_ALONE))))
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
@@ -243,17 +233,18 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
                        "config": {"system": system, "server": server, "settings": rig.settings(system), "rates": RATES, "sockets": _SOCKETS}})
 
 
-def line(record: dict) -> str:
-    return "  ".join(f"{run['rate']:.0f}/s: p50 {run['p50_us']:.1f} p99 {run['p99_us']:.1f} us, {run['cpu_us_per_request']:.1f} us CPU, lost "
-                     f"{run['lost']}" for run in record["runs"].values())
-
-
-def main(argv: list[str]) -> int:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
-    parser.add_argument("--seconds", type=float, default=6.0, help="length of the runs at a fixed rate")
-    parser.add_argument("--trial", type=float, default=TRIAL_S, help="length of a trial of the climb, in seconds")
-    parser.add_argument("--climb-to", type=float, default=highest_rate.CLIMB_TO, help="requests per second at which the climb ends")
-    parser.add_argument("--server", choices=sorted(DNS_SERVERS),
-                        help="behind the proxies; without it the one that takes the highest rate")
-    return EXPERIMENT.run(parser.parse_args(argv), measure, line, pinned=client_and_server())
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, (), must_show, rows_of,
+    {"variant": "rate", "system": "system", "runs": "runs", "rate": "requests/s", "lost": "lost", "p50_us": "p50 us",
+     "p99_us": "p99 us", "cpu_us_per_request": "cpu us", "added_us": "added us", "rss_bytes": "rss", "map_bytes": "maps"},
+    Charts("What stands before a DNS server", looks.PROXIES, "system", (
+        Bars("half of the answers within", y="p50_us", unit="us", **_BY_RATE), Bars("99 % of the answers within", y="p99_us", unit="us", **_BY_RATE),
+        Bars("CPU added to the direct run's", y="added_us", unit="us per request", **_BY_RATE),
+        Bars("highest rate without loss", y="rate", unit="requests per second", **_ALONE),
+        Bars("memory of the processes", y="rss_bytes", unit="MB", scale=1e-6, **_ALONE),
+        Bars("memory of the maps", y="map_bytes", unit="MB", scale=1e-6, **_ALONE))),
+    measure=measure, notes=lambda _: {"pinned": client_and_server()}, options=(
+        experiment.some("--systems", SYSTEMS), experiment.number("--seconds", 6.0, 0.1, 600, help="length of the runs at a fixed rate"),
+        experiment.number("--trial", TRIAL_S, 0.1, 60, help="length of a trial of the climb, in seconds"),
+        experiment.number("--climb-to", highest_rate.CLIMB_TO, 1.0, 1e7, help="requests per second at which the climb ends"),
+        ("--server", {"choices": sorted(DNS_SERVERS), "help": "behind the proxies; without it the one that takes the highest rate"})))

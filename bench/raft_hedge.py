@@ -195,19 +195,6 @@ def arrived(cluster: Cluster) -> int:
     return sum(status["counters"].get("hkv_requests", 0) for status in statuses if status is not None)
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ("variant", "mode"), must_show,
-    lambda variant, mode, runs: [row_of(mode, variant, operation, runs) for operation in OPERATIONS],
-    {"variant": "variant", "mode": "mode", "operation": "op", "runs": "runs", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
-     "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load": "extra load", "duplicates": "twice", "leader_stalls": "stalls",
-     "packets_lost": "packets lost", "strayed": "strayed"},
-    Charts("A store whose leader falters without dying", looks.MODES, "mode",
-           (Tails(panel=("variant", "operation"), key=("variant", "operation", "mode"),
-                  titles={"stall": "the leader stops now and then", "loss": "packets of the leader are lost"}),),
-           series.tails(lambda run: [(f"{run['variant']}-{operation}-{run['mode']}", Histogram.from_json(of["latency"]))
-                                     for operation, of in run["operations"].items()])))
-
-
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     with Lab(TAG, replicas=REPLICAS) as lab:
         for turn in running.turns(variant=arguments.variants, mode=arguments.modes):
@@ -221,22 +208,17 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
                                             "loss": LOSS if variant == "loss" else None}})
 
 
-def line(record: dict) -> str:
-    parts = [f"{name} p50 {of['p50_ms']:6.2f} p99 {of['p99_ms']:7.2f} max {of['max_ms']:7.1f} ms lost {of['lost']}"
-             for name, of in record["operations"].items()]
-    return f"{'  '.join(parts)}  extra load {record['extra_load']:.3f}{'  the leader changed by itself' * record['strayed']}"
-
-
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), default=list(VARIANTS))
-    parser.add_argument("--modes", type=experiment.some_of(MODES), default=list(MODES))
-    parser.add_argument("--seconds", type=float, default=20.0, help="length of each run")
-    arguments = parser.parse_args(argv)
-    if not _FIRST_STALL_S + STALL_S < arguments.seconds <= 600:
-        parser.error(f"--seconds must be above {_FIRST_STALL_S + STALL_S:g} and at most 600")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    return EXPERIMENT.run(parse(argv), measure, line)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("variant", "mode"), must_show,
+    lambda variant, mode, runs: [row_of(mode, variant, operation, runs) for operation in OPERATIONS],
+    {"variant": "variant", "mode": "mode", "operation": "op", "runs": "runs", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
+     "p999_ms": "p99.9 ms", "max_ms": "max ms", "extra_load": "extra load", "duplicates": "twice", "leader_stalls": "stalls",
+     "packets_lost": "packets lost", "strayed": "strayed"},
+    Charts("A store whose leader falters without dying", looks.MODES, "mode",
+           (Tails(panel=("variant", "operation"), key=("variant", "operation", "mode"),
+                  titles={"stall": "the leader stops now and then", "loss": "packets of the leader are lost"}),),
+           series.tails(lambda run: [(f"{run['variant']}-{operation}-{run['mode']}", Histogram.from_json(of["latency"]))
+                                     for operation, of in run["operations"].items()])),
+    measure=measure, options=(
+        experiment.some("--variants", VARIANTS), experiment.some("--modes", MODES),
+        experiment.number("--seconds", 20.0, _FIRST_STALL_S + STALL_S + 0.1, 600, help="length of each run")))

@@ -93,5 +93,5 @@ def test_only_the_baseline_sends_once_and_only_the_proxy_is_not_told_who_leads(t
 
 def test_a_run_is_long_enough_for_a_stall():
     with pytest.raises(SystemExit):
-        raft_hedge.parse(["--seconds", "2.8"])
-    assert raft_hedge.parse(["--seconds", "3"]).seconds == 3.0
+        raft_hedge.EXPERIMENT.parse(["--seconds", "2.8"])
+    assert raft_hedge.EXPERIMENT.parse(["--seconds", "3"]).seconds == 3.0

@@ -158,14 +158,6 @@ def restart(nodes: list[HedgerowNode], what: str, thresholds: Thresholds) -> lis
     return rows
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ["part"], must_show, lambda _part, records: [{**row, "mode": record["config"]["mode"], "config_hash": record["config_hash"]}
-                                                               for record in records for row in record["rows"]],
-    {"what": "what", "node": "node", "mode": "mode", "entries": "entries", "seconds": "seconds", "log_entries": "log entries",
-     "live_bytes": "live", "peak_bytes": "peak disk", "rest_bytes": "disk at rest", "bound_bytes": "bound",
-     "snapshot_took_s": "snapshot s", "longest_slice_us": "slice us", "resident_bytes": "resident"}, plants={NEVER_CUT: None})
-
-
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     thresholds = Thresholds(arguments.every_entries, arguments.every_bytes, arguments.tail_entries, arguments.tail_bytes)
     # The planted fault: nodes that never cut their logs, judged as if they did.
@@ -194,22 +186,15 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
             turn.done({"rows": rows, "status": [node.status() for node in cluster.nodes], "config": config})
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser(rounds=3)
-    parser.add_argument("--entries", type=int, default=10_000_000)
-    parser.add_argument("--keys", type=int, default=1_000_000)
-    parser.add_argument("--value-bytes", type=int, default=100)
-    parser.add_argument("--mode", choices=("disk", "memory"), default="disk")
-    parser.add_argument("--every-entries", type=int, default=1_000_000)
-    parser.add_argument("--every-bytes", type=int, default=256 * MIB)
-    parser.add_argument("--tail-entries", type=int, default=100_000)
-    parser.add_argument("--tail-bytes", type=int, default=32 * MIB)
-    parser.add_argument("--chunk", type=float, default=_CHUNK_S, help="seconds between looks at how far it is")
-    arguments = parser.parse_args(argv)
-    if arguments.entries < 1 or arguments.keys < CLIENTS:
-        parser.error(f"--entries must be at least 1, --keys at least {CLIENTS}")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    return EXPERIMENT.run(parse(argv), measure)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["part"], must_show, lambda _part, records: [{**row, "mode": record["config"]["mode"], "config_hash": record["config_hash"]}
+                                                               for record in records for row in record["rows"]],
+    {"what": "what", "node": "node", "mode": "mode", "entries": "entries", "seconds": "seconds", "log_entries": "log entries",
+     "live_bytes": "live", "peak_bytes": "peak disk", "rest_bytes": "disk at rest", "bound_bytes": "bound",
+     "snapshot_took_s": "snapshot s", "longest_slice_us": "slice us", "resident_bytes": "resident"}, plants={NEVER_CUT: None},
+    measure=measure, rounds=3, options=(
+        experiment.number("--entries", 10_000_000, 1, 1 << 40), experiment.number("--keys", 1_000_000, CLIENTS, 1 << 40),
+        experiment.number("--value-bytes", 100, 0, 1024), ("--mode", {"choices": ("disk", "memory"), "default": "disk"}),
+        *(experiment.number(flag, default, 1, 1 << 40) for flag, default in (
+            ("--every-entries", 1_000_000), ("--every-bytes", 256 * MIB), ("--tail-entries", 100_000), ("--tail-bytes", 32 * MIB))),
+        experiment.number("--chunk", _CHUNK_S, 0.1, 600, help="seconds between looks at how far it is")))

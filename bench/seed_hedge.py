@@ -148,28 +148,12 @@ def must_show_in_vm(rows: list[dict]) -> list:
             *(at_most(f"{mode} lost", found.get(mode, {}).get("lost"), 0) for mode in IN_KERNEL)]
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ("variant", "load", "mode"), must_show, lambda *cell: [row_of(*cell)],
-    {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
-     "p999_ms": "p99.9 ms", "max_ms": "max ms", "fire_error_p99_us": "fire p99 us", "extra_load": "extra load", "cpu_us_per_request": "cpu us"},
-    Charts("Two replicas, 2 % of requests stalled 400 ms, hedged after 10 ms", looks.MODES, "mode",
-           (Tails(panel=("load", "variant"), key=("variant", "load", "mode"), titles=_WORDS),
-            Bars("how late a hedge leaves, p99", panel=("load",), titles=_WORDS, y="fire_error_p99_us", unit="us", log=True, group="variant",
-                 groups={name: _WORDS[name] for name in VARIANTS})),
-           series.client_latency("variant", "load", "mode")))
-
-
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     with Lab("benchseed", replicas=2) as lab:
         rig = Rig(lab)
         for turn in running.turns(variant=arguments.variants, load=arguments.loads, mode=arguments.modes):
             with stress(lab.client, STRESS_PER_CPU if turn["load"] == "stress" else 0) as pids:
                 turn.done(rig.run(turn["mode"], VARIANTS[turn["variant"]], turn["load"], turn.round, pids))
-
-
-def line(run: dict) -> str:
-    return (f"p99 {run['p99_ms']:8.2f} ms  lost {run['lost']}  fire_error p99 {run['fire_error_p99_us']:.0f} us  cpu "
-            f"{run['cpu_us_per_request']:.1f} us")
 
 
 def run_in_vm(series: str) -> int:
@@ -182,15 +166,23 @@ def run_in_vm(series: str) -> int:
 
 
 def main(argv: list[str]) -> int:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--variants", type=experiment.some_of(VARIANTS), default=list(VARIANTS))
-    parser.add_argument("--loads", type=experiment.some_of(LOADS), default=list(LOADS))
-    parser.add_argument("--modes", type=experiment.some_of(KNOWN_MODES), default=list(NATIVE_MODES))
-    parser.add_argument("--vm", metavar="SERIES", choices=list(vm_run.SERIES),
-                        help="in a machine with this stock kernel")
-    parser.add_argument("--inside-vm", action="store_true", help=argparse.SUPPRESS)
-    arguments = parser.parse_args(argv)
+    arguments = EXPERIMENT.parse(argv)
     if arguments.vm:
         return run_in_vm(arguments.vm)
     here = dataclasses.replace(EXPERIMENT, must_show=must_show_in_vm, charts=None) if arguments.inside_vm else EXPERIMENT
-    return here.run(arguments, measure, line)
+    return here.run(arguments)
+
+
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ("variant", "load", "mode"), must_show, lambda *cell: [row_of(*cell)],
+    {"variant": "variant", "load": "load", "mode": "mode", "n": "n", "lost": "lost", "p50_ms": "p50 ms", "p99_ms": "p99 ms",
+     "p999_ms": "p99.9 ms", "max_ms": "max ms", "fire_error_p99_us": "fire p99 us", "extra_load": "extra load", "cpu_us_per_request": "cpu us"},
+    Charts("Two replicas, 2 % of requests stalled 400 ms, hedged after 10 ms", looks.MODES, "mode",
+           (Tails(panel=("load", "variant"), key=("variant", "load", "mode"), titles=_WORDS),
+            Bars("how late a hedge leaves, p99", panel=("load",), titles=_WORDS, y="fire_error_p99_us", unit="us", log=True, group="variant",
+                 groups={name: _WORDS[name] for name in VARIANTS})),
+           series.client_latency("variant", "load", "mode")),
+    measure=measure, options=(
+        experiment.some("--variants", VARIANTS), experiment.some("--loads", LOADS), experiment.some("--modes", KNOWN_MODES, NATIVE_MODES),
+        ("--vm", {"metavar": "SERIES", "choices": vm_run.SERIES, "help": "in a machine with this stock kernel"}),
+        ("--inside-vm", {"action": "store_true", "help": argparse.SUPPRESS})))

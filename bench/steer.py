@@ -285,23 +285,13 @@ def rows_of(records: list[dict]) -> list[dict]:
 
 _BY = {"group": "transport", "groups": {name: name for name in TRANSPORTS}, "panel": ("workers",), "titles": {n: f"{n} workers" for n in WORKERS}}
 _IDLE = {"where": lambda row: row["load"] == "idle", **_BY}
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, (), must_show, rows_of,
-    {"variant": "workers", "system": "system", "runs": "runs", "total_us": "cpu us", "user_us": "user us", "system_us": "system us",
-     "added_us": "added us", "p50_us": "p50 us", "p99_us": "p99 us", "highest_rate": "highest/s", "lost": "lost",
-     "sources_of_two": "of two workers", "worst_over_mean": "worst/mean", "burst_512_failed": "512 failed",
-     "burst_10000_failed": "10k failed", "rss_bytes": "rss", "map_bytes": "maps", "program_ns": "program ns"},
-    Charts("Sources to workers", looks.STEERING, "system", (
-        Bars("CPU, working", y="total_us", unit="us per message", where=lambda row: row["load"] == "working", **_BY),
-        Bars("CPU, idle", y="total_us", unit="us per message", **_IDLE), Bars("p99, idle", y="p99_us", unit="us", log=True, **_IDLE),
-        Bars("highest rate without loss", y="highest_rate", unit="thousand messages/s", scale=1e-3, **_IDLE),
-        Bars("10,000 connects until answered", y="burst_10000_ms", **_IDLE))))
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     todo = cells(arguments)
     running.expect(arguments.rounds * len(todo))
     with Lab(arguments.lab, replicas=1) as lab:
+        arguments.steps_per_us = steps_per_us()
         bench = Bench(lab, arguments, arguments.steps_per_us)
         for number in range(1, arguments.rounds + 1):
             for _, systems in itertools.groupby(todo, key=lambda cell: (cell.load, cell.transport, cell.workers)):
@@ -313,43 +303,32 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
                             "work_us": WORK_US if cell.load == "working" else 0}})
 
 
-def line(one: dict) -> str:
-    extra = "".join(f"  {size} connects: {one[f'burst_{size}_failed']} failed, {one[f'burst_{size}_ms']:.0f} ms"
-                    for size in BURSTS if f"burst_{size}_failed" in one)
-    highest = f"  highest {one['highest_rate']:.0f}/s" if one.get("highest_rate") else ""
-    return (f"{one['total_us']:5.1f} us CPU ({one['user_us']:.1f} user) p50 "
-            f"{one['p50_us']:5.0f} us  p99 {one['p99_us']:6.0f} us  lost {one['lost']}  of two workers {one['sources_of_two']}{highest}{extra}")
-
-
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser()
-    parser.add_argument("--systems", type=experiment.some_of(SYSTEMS), default=list(SYSTEMS))
-    parser.add_argument("--transports", type=experiment.some_of(TRANSPORTS), default=list(TRANSPORTS))
-    parser.add_argument("--loads", type=experiment.some_of(LOADS), default=list(LOADS), help="of the workers")
-    parser.add_argument("--workers", type=_numbers, default=list(WORKERS), metavar="N,N", help="how many; 2,4,8 without it")
-    parser.add_argument("--sources", type=int, default=SOURCES)
-    parser.add_argument("--seconds", type=float, default=3.0, help="length of the runs at the fixed rate")
-    parser.add_argument("--bursts", type=_numbers, default=list(BURSTS), metavar="N,N", help="connects at once")
-    parser.add_argument("--climb-rounds", type=int, default=3, help="rounds that look for the highest rate, too")
-    parser.add_argument("--trial", type=float, default=TRIAL_S, help="length of a trial of the climb, in seconds")
-    parser.add_argument("--climb-to", type=float, default=highest_rate.CLIMB_TO, help="messages per second at which the climb ends")
-    parser.add_argument("--quick", action="store_true", help="one round, 4 workers, a second each, no climb: three minutes, and too few runs")
-    parser.add_argument("--lab", default=TAG, help=f"tag of the lab (default: {TAG})")
-    arguments = parser.parse_args(argv)
-    if arguments.quick:
-        arguments.rounds, arguments.workers, arguments.seconds, arguments.climb_rounds = 1, [4], 1.0, 0
-        arguments.quiet_wait = min(arguments.quiet_wait, 2.0)
-    if any(not 1 <= workers <= 64 for workers in arguments.workers):
-        parser.error("--workers are 1 to 64")
-    return arguments
-
-
 def _numbers(text: str) -> list[int]:
     return [int(each) for each in text.split(",") if each]
 
 
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    arguments.steps_per_us = steps_per_us()
-    return EXPERIMENT.run(arguments, measure, line, pinned=client_and_server(), cpus_used=os.cpu_count(),
-                          steps_per_us=arguments.steps_per_us, work_us=WORK_US)
+def _settle(parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    if any(not 1 <= workers <= 64 for workers in arguments.workers):
+        parser.error("--workers are 1 to 64")
+
+
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, (), must_show, rows_of,
+    {"variant": "workers", "system": "system", "runs": "runs", "total_us": "cpu us", "user_us": "user us", "system_us": "system us",
+     "added_us": "added us", "p50_us": "p50 us", "p99_us": "p99 us", "highest_rate": "highest/s", "lost": "lost",
+     "sources_of_two": "of two workers", "worst_over_mean": "worst/mean", "burst_512_failed": "512 failed",
+     "burst_10000_failed": "10k failed", "rss_bytes": "rss", "map_bytes": "maps", "program_ns": "program ns"},
+    Charts("Sources to workers", looks.STEERING, "system", (
+        Bars("CPU, working", y="total_us", unit="us per message", where=lambda row: row["load"] == "working", **_BY),
+        Bars("CPU, idle", y="total_us", unit="us per message", **_IDLE), Bars("p99, idle", y="p99_us", unit="us", log=True, **_IDLE),
+        Bars("highest rate without loss", y="highest_rate", unit="thousand messages/s", scale=1e-3, **_IDLE),
+        Bars("10,000 connects until answered", y="burst_10000_ms", **_IDLE))),
+    measure=measure, tag=TAG, notes=lambda _: {"pinned": client_and_server(), "cpus_used": os.cpu_count(), "work_us": WORK_US},
+    quick={"rounds": 1, "workers": [4], "seconds": 1.0, "climb_rounds": 0, "quiet_wait": 2.0}, options=(
+        experiment.some("--systems", SYSTEMS), experiment.some("--transports", TRANSPORTS), experiment.some("--loads", LOADS, help="of the workers"),
+        ("--workers", {"type": _numbers, "default": list(WORKERS), "metavar": "N,N", "help": "how many, each 1 to 64"}),
+        experiment.number("--sources", SOURCES, 1, 60_000), experiment.number("--seconds", 3.0, 0.1, 600, help="length of the runs at the fixed rate"),
+        ("--bursts", {"type": _numbers, "default": list(BURSTS), "metavar": "N,N", "help": "connects at once"}),
+        experiment.number("--climb-rounds", 3, 0, 1000, help="rounds that look for the highest rate, too"),
+        experiment.number("--trial", TRIAL_S, 0.1, 60, help="length of a trial of the climb, in seconds"),
+        experiment.number("--climb-to", highest_rate.CLIMB_TO, 1.0, 1e7, help="messages per second at which the climb ends")), settle=_settle)

@@ -98,7 +98,7 @@ def test_counts_are_read_as_workers_write_them(tmp_path):
 @pytest.mark.parametrize("too_much", [{"lost": 1}, {"unanswered": 1}, {"p99_us": 200_000}])
 def test_the_highest_rate_is_one_at_which_nothing_is_lost_or_late(monkeypatch, too_much):
     bench = steer.Bench.__new__(steer.Bench)
-    bench.arguments = steer.parse([])
+    bench.arguments = steer.EXPERIMENT.parse([])
     good = {"lost": 0, "unanswered": 0, "p99_us": 500}
     monkeypatch.setattr(bench, "_trial", lambda _cell, rate: {**good, **(too_much if rate > 77_000 else {}), "rate": rate, "achieved_rate": rate})
     assert 74_000 <= bench.highest(steer.Cell("one", "udp", 2, "idle")) <= 77_000
@@ -132,8 +132,8 @@ def test_proxies_are_told_what_a_comparison_needs(tmp_path, monkeypatch):
 
 
 def test_haproxy_is_asked_about_tcp_only():
-    arguments = steer.parse(["--workers=2"])
+    arguments = steer.EXPERIMENT.parse(["--workers=2"])
     assert {cell.transport for cell in steer.cells(arguments) if cell.system == "haproxy"} == {"tcp"}
     assert len(steer.cells(arguments)) == 13 * 2  # systems and transports, working and idle
     with pytest.raises(SystemExit):
-        steer.parse(["--workers=65"])
+        steer.EXPERIMENT.parse(["--workers=65"])

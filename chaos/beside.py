@@ -6,9 +6,9 @@ short, and checks that need their full length, or a machine that does nothing el
 import contextlib
 import dataclasses
 import json
-from collections.abc import Callable, Mapping
 from pathlib import Path
 
+from bench.experiment import Experiment
 from bench.outcome import Check
 from chaos import flood, network, no_false_elections, rotate_keys, steer_starts, upgrade, worker_churn
 from deploy.lab import CommandFailed
@@ -16,24 +16,28 @@ from deploy.lab import CommandFailed
 
 @dataclasses.dataclass(frozen=True)
 class Done:
-    amount: int  # of events, hooks or seconds
+    amount: int  # of events, runs or seconds
     checks: list[Check]
     configs: dict[str, dict]
 
 
 @dataclasses.dataclass(frozen=True)
 class Beside:
-    name: str  # for ./dev chaos
-    main: Callable[[list[str]], int]
+    of: Experiment
     quick: tuple[str, ...]  # arguments
-    amount: Callable[[list[Mapping]], int]  # of the rows
+    amount: str  # the rows' field that says how much there was
+
+    @property
+    def name(self) -> str:
+        """For ./dev chaos."""
+        return self.of.name.removeprefix("chaos-")
 
     def run(self, length: str, raw: Path) -> Done:
         """What it prints goes into a file beside its results."""
         folder = raw / self.name
         folder.mkdir()
         with open(folder / "output", "w", encoding="utf-8") as said, contextlib.redirect_stdout(said):
-            self.main([*(self.quick if length == "quick" else ()), f"--into={folder}"])
+            self.of.main([*(self.quick if length == "quick" else ()), f"--into={folder}"])
         return self.judged(folder / "summary.json", length)
 
     def judged(self, summary_file: Path, length: str) -> Done:
@@ -41,17 +45,14 @@ class Beside:
             raise CommandFailed(f"{self.name} has written no summary; {summary_file.parent / 'output'} says why")
         summary = json.loads(summary_file.read_text(encoding="ascii"))
         checks = [Check(**check) for check in summary["checks"] if length == "full" or not check["needs_full"]]
-        return Done(self.amount(summary["rows"]), checks, summary["manifest"]["configs"])
+        return Done(int(sum(row.get(self.amount, 0) for row in summary["rows"])), checks, summary["manifest"]["configs"])
 
 
 ALL = (
-    Beside("upgrade", upgrade.main, ("--events=4", "--quiet-wait=0"), lambda rows: max(row["events"] for row in rows)),
-    Beside("flood", flood.main, ("--rounds=1", "--settle=3", "--seconds=1.5", "--warm-up=0.5", "--pause=0.5", "--quiet-wait=0"), len),
-    Beside("no-false-elections", no_false_elections.main, ("--seconds=60", "--quiet-wait=0"),
-           lambda rows: int(sum(row["seconds"] for row in rows))),
-    Beside("rotate-keys", rotate_keys.main, ("--changes=3", "--quiet-wait=0"),
-           lambda rows: sum(row["changes"] for row in rows)),
-    Beside("network", network.main, ("--changes=10", "--quick"), lambda rows: sum(row["changes"] for row in rows)),
-    Beside("worker-churn", worker_churn.main, ("--quick", "--events=12"), lambda rows: sum(row["events"] for row in rows)),
-    Beside("steer-starts", steer_starts.main, ("--quick",), lambda rows: sum(row.get("starts", 0) for row in rows)),
-)
+    Beside(upgrade.EXPERIMENT, ("--events=4", "--quiet-wait=0"), "events"),
+    Beside(flood.EXPERIMENT, ("--rounds=1", "--settle=3", "--seconds=1.5", "--warm-up=0.5", "--pause=0.5", "--quiet-wait=0"), "runs"),
+    Beside(no_false_elections.EXPERIMENT, ("--seconds=60", "--quiet-wait=0"), "seconds"),
+    Beside(rotate_keys.EXPERIMENT, ("--changes=3", "--quiet-wait=0"), "changes"),
+    Beside(network.EXPERIMENT, ("--changes=10", "--quick"), "changes"),
+    Beside(worker_churn.EXPERIMENT, ("--quick", "--events=12"), "events"),
+    Beside(steer_starts.EXPERIMENT, ("--quick",), "starts"))

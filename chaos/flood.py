@@ -149,20 +149,6 @@ def must_show(rows: list[dict]) -> list[Check]:
     return checks
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ["hook"], must_show,
-    lambda hook, records: [{**row_of(hook, [record["phases"] for record in records]), "config_hash": records[0]["config_hash"]}],
-    {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
-     "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost", "hedges_of_quiet": "hedges/quiet",
-     "rss_grown": "rss grown", "maps_grown": "maps grown"}, plants=dict.fromkeys(FLOOD_PLANTS), tag=TAG)
-
-
-def line(record: dict) -> str:
-    done = record["phases"]
-    return ("p99 " + "  ".join(f"{phase} {done[phase]['p99_us']:7.0f} us" for phase in PHASES) +
-            f"  {done['flood']['sent_per_s']:8.0f} frames/s, met {done['flood']['met'] / done['flood']['sent']:.1%}, lost {done['flood']['lost']}")
-
-
 def all_rounds(rig, hooks: list[str], running: experiment.Running, arguments: argparse.Namespace) -> None:
     settle(rig, arguments.seconds, arguments.settle)
     for turn in running.turns(hook=hooks):
@@ -171,26 +157,6 @@ def all_rounds(rig, hooks: list[str], running: experiment.Running, arguments: ar
             done[phase] = measure_phase(rig, turn["hook"], phase, arguments)
             time.sleep(arguments.pause)
         turn.done({"phases": done, "config": rig.config()})
-
-
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser(rounds=5)
-    parser.add_argument("--hooks", type=experiment.some_of(ROWS), default=list(ROWS))
-    parser.add_argument("--quick", action="store_true", help="one short round of each hook, in two minutes")
-    parser.add_argument("--seconds", type=float, default=5.0, help="of honest load in each run; at most 60")
-    parser.add_argument("--warm-up", type=float, default=1.0, help="seconds of flood before the honest load is measured")
-    parser.add_argument("--settle", type=int, default=12, help="honest runs before the first round, at most, until memory stands still")
-    parser.add_argument("--pause", type=float, default=3.0, help="seconds after each run, in which what it left is forgotten")
-    parser.add_argument("--rate", type=float, default=RATE, help=f"frames per second; {RATE} are wanted")
-    arguments = parser.parse_args(argv)
-    if arguments.plant:  # they are made in the proxy's rigs, and hedges are counted in one of them
-        arguments.hooks = [hook for hook in arguments.hooks if hook in BESIDE or (hook != "node" and arguments.plant != NO_HEDGES)]
-    if arguments.quick:
-        arguments.rounds, arguments.seconds, arguments.warm_up, arguments.pause = 1, 1.0, 0.3, 0.2
-        arguments.quiet_wait = 0.0
-    if not 0 < arguments.seconds <= 60 or not 0 < arguments.rate <= RATE:
-        parser.error(f"--seconds is at most 60, --rate at most {RATE}")
-    return arguments
 
 
 def measure(running_: experiment.Running, arguments: argparse.Namespace) -> None:
@@ -207,6 +173,22 @@ def measure(running_: experiment.Running, arguments: argparse.Namespace) -> None
             all_rounds(ClusterRig(lab, up), ["node"], running_, arguments)
 
 
-def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    return EXPERIMENT.run(arguments, measure, line, rate=arguments.rate)
+def _settle(_parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Mistakes are made in the proxy's rigs, and hedges are counted in one of them."""
+    if arguments.plant:
+        arguments.hooks = [hook for hook in arguments.hooks if hook in BESIDE or (hook != "node" and arguments.plant != NO_HEDGES)]
+
+
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["hook"], must_show,
+    lambda hook, records: [{**row_of(hook, [record["phases"] for record in records]), "config_hash": records[0]["config_hash"]}],
+    {"hook": "hook", "runs": "runs", "sent_per_s": "frames/s", "met_share": "met", "quiet_p99_us": "quiet p99",
+     "control_p99_us": "control p99", "flood_p99_us": "flood p99", "p99_factor": "factor", "flood_lost": "lost", "hedges_of_quiet": "hedges/quiet",
+     "rss_grown": "rss grown", "maps_grown": "maps grown"}, plants=dict.fromkeys(FLOOD_PLANTS), tag=TAG,
+    measure=measure, rounds=5, settle=_settle,
+    quick={"rounds": 1, "seconds": 1.0, "warm_up": 0.3, "pause": 0.2, "quiet_wait": 0.0}, options=(
+        experiment.some("--hooks", ROWS), experiment.number("--seconds", 5.0, 0.1, 60, help="of honest load in each run"),
+        experiment.number("--warm-up", 1.0, 0.0, 60, help="seconds of flood before the honest load is measured"),
+        experiment.number("--settle", 12, 0, 1000, help="honest runs before the first round, at most, until memory stands still"),
+        experiment.number("--pause", 3.0, 0.0, 600, help="seconds after each run, in which what it left is forgotten"),
+        experiment.number("--rate", RATE, 1.0, RATE, help=f"frames per second; {RATE} are wanted")))

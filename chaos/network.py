@@ -291,32 +291,15 @@ def one_run(lab: Lab, arguments: argparse.Namespace) -> dict:
             "reports": {name: json.loads((folder / f"{name}.json").read_text(encoding="ascii"))["summary"] for name in ("proxy", "direct")}}
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ["what"], must_show, experiment.own_rows,
-    {"changes": "changes", "seed": "seed", "sent": "requests", "lost": "lost", "lost_direct": "lost directly",
-     "lost_beyond": "lost beyond", "wrong": "status wrong", "followed_s": "longest s"}, plants={BLIND: None}, tag=TAG)
-
-
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     with Lab(arguments.lab, replicas=2) as lab:
         for turn in running.turns(what=["network"]):
             turn.done(one_run(lab, arguments))
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser(rounds=1)
-    parser.add_argument("--changes", type=int, default=WANTED_CHANGES, help=f"at random; {WANTED_CHANGES} are wanted")
-    parser.add_argument("--quick", action="store_true", help="does not wait for an idle machine, nor judge how late a change is followed")
-    parser.add_argument("--seed", type=int, default=None, help="of the changes; drawn and printed when not given")
-    arguments = parser.parse_args(argv)
-    if not 0 < arguments.changes <= 1000:
-        parser.error("--changes must be 1 to 1000")
-    if arguments.quick:
-        arguments.quiet_wait = 0
-    if arguments.seed is None:
-        arguments.seed = random.SystemRandom().randrange(1_000_000)
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    return EXPERIMENT.run(parse(argv), measure)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["what"], must_show, experiment.own_rows,
+    {"changes": "changes", "seed": "seed", "sent": "requests", "lost": "lost", "lost_direct": "lost directly",
+     "lost_beyond": "lost beyond", "wrong": "status wrong", "followed_s": "longest s"}, plants={BLIND: None}, tag=TAG,
+    measure=measure, rounds=1, quick={"quiet_wait": 0.0}, options=(
+        experiment.number("--changes", WANTED_CHANGES, 1, 1000, help=f"at random; {WANTED_CHANGES} are wanted"), ("--seed", {"type": int, "default": random.SystemRandom().randrange(1_000_000), "help": "of the changes; drawn and printed when not given"})))

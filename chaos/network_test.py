@@ -125,11 +125,11 @@ def test_a_load_that_ends_before_the_changes_do_is_an_error(monkeypatch):
     machine.change = lambda kind: (kind, "nothing")
     machine.kernel_agrees = lambda: True
     with pytest.raises(RuntimeError, match="before change 1 was over"):
-        network._changes(machine, network.parse(["--changes=2"]), _status, {"direct": _Ended()})
+        network._changes(machine, network.EXPERIMENT.parse(["--changes=2"]), _status, {"direct": _Ended()})
 
 
 def test_a_run_is_bounded_and_its_seed_is_known():
     with pytest.raises(SystemExit):
-        network.parse(["--changes=1001"])
-    assert network.parse(["--quick"]).quiet_wait == 0 and network.parse([]).seed is not None
-    assert network.parse(["--seed=5"]).seed == 5
+        network.EXPERIMENT.parse(["--changes=1001"])
+    assert network.EXPERIMENT.parse(["--quick"]).quiet_wait == 0 and network.EXPERIMENT.parse([]).seed is not None
+    assert network.EXPERIMENT.parse(["--seed=5"]).seed == 5

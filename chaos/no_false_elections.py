@@ -144,30 +144,18 @@ def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace) -> dic
                 "proxy": up.proxy.status_at_rest(), "config": up.config}
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ["mode"], must_show, experiment.own_rows,
-    {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
-     "quorum_checks": "quorum checks", "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us",
-     "put_p99_us": "p99 us", "failed": "failed", "lost": "lost"}, tag=TAG)
-
-
 def measure(running_: experiment.Running, arguments: argparse.Namespace) -> None:
     with Lab(arguments.lab, replicas=arguments.replicas) as lab:
         for turn in running_.turns(mode=arguments.mode):
             turn.done(one_mode(lab, Settings(turn["mode"], arguments.replicas), arguments))
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser(rounds=1)
-    parser.add_argument("--seconds", type=float, default=WANTED_SECONDS, help=f"of load; {WANTED_SECONDS} are wanted")
-    parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
-    parser.add_argument("--replicas", type=int, choices=(3, 5, 7), default=3)
-    arguments = parser.parse_args(argv)
-    # The load bounds itself to 10 minutes, a busy process to MAX_SECONDS.
-    if not 0 < arguments.seconds <= min(600, MAX_SECONDS - _LEFT_OVER_S):
-        parser.error("--seconds must be above 0 and at most 600")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    return EXPERIMENT.run(parse(argv), measure, clients=CLIENTS, priority=command_prefix())
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["mode"], must_show, experiment.own_rows,
+    {"mode": "mode", "replicas": "replicas", "seconds": "seconds", "elections": "elections", "resigns": "resigns",
+     "quorum_checks": "quorum checks", "puts_per_s": "puts/s", "gets_per_s": "gets/s", "put_p50_us": "put p50 us",
+     "put_p99_us": "p99 us", "failed": "failed", "lost": "lost"}, tag=TAG,
+    measure=measure, rounds=1, notes=lambda _: {"clients": CLIENTS, "priority": command_prefix()}, options=(
+        # The load bounds itself to 10 minutes, a busy process to MAX_SECONDS.
+        experiment.number("--seconds", WANTED_SECONDS, 0.1, min(600, MAX_SECONDS - _LEFT_OVER_S), help=f"of load; {WANTED_SECONDS} are wanted"),
+        experiment.some("--mode", MODES, ["memory"]), ("--replicas", {"type": int, "choices": (3, 5, 7), "default": 3})))

@@ -131,12 +131,6 @@ def one_mode(lab: Lab, settings: Settings, arguments: argparse.Namespace) -> dic
                 "status": [node.status() for node in up.cluster.nodes], "proxy": after, "config": up.config}
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ["mode"], must_show, experiment.own_rows,
-    {"mode": "mode", "changes": "changes", "sent": "requests", "errors": "errors", "elections": "elections", "resigns": "resigns",
-     "unbelieved": "not believed", "change_s": "longest change s"}, plants={CUT_OFF: 1}, tag=TAG)
-
-
 def measure(running_: experiment.Running, arguments: argparse.Namespace) -> None:
     election = (arguments.election_floor, _ELECTION_CAP) if arguments.election_floor else None
     with Lab(arguments.lab, replicas=3) as lab:
@@ -144,17 +138,12 @@ def measure(running_: experiment.Running, arguments: argparse.Namespace) -> None
             turn.done(one_mode(lab, Settings(turn["mode"], key_files=True, election=election), arguments))
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser(rounds=1)
-    parser.add_argument("--changes", type=int, default=WANTED_CHANGES, help=f"of all keys; {WANTED_CHANGES} are wanted")
-    parser.add_argument("--mode", type=experiment.some_of(MODES), default=["memory"], help="memory, disk, or both")
-    parser.add_argument("--election-floor", metavar="TIME", help="for a busy machine, which lets a leader stand still for longer "
-                        "than the nodes' own floor: no leader is taken for dead before")
-    arguments = parser.parse_args(argv)
-    if not 0 < arguments.changes <= 100:
-        parser.error("--changes must be 1 to 100")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    return EXPERIMENT.run(parse(argv), measure)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["mode"], must_show, experiment.own_rows,
+    {"mode": "mode", "changes": "changes", "sent": "requests", "errors": "errors", "elections": "elections", "resigns": "resigns",
+     "unbelieved": "not believed", "change_s": "longest change s"}, plants={CUT_OFF: 1}, tag=TAG,
+    measure=measure, rounds=1, options=(
+        experiment.number("--changes", WANTED_CHANGES, 1, 100, help=f"of all keys; {WANTED_CHANGES} are wanted"),
+        experiment.some("--mode", MODES, ["memory"]),
+        ("--election-floor", {"metavar": "TIME", "help": "for a busy machine, which lets a leader stand still for longer than the nodes' own "
+                              "floor: no leader is taken for dead before"})))

@@ -38,4 +38,4 @@ def test_a_planted_mistake_is_found_by_an_election():
 
 def test_a_run_is_bounded():
     with pytest.raises(SystemExit):
-        rotate_keys.parse(["--changes=101"])
+        rotate_keys.EXPERIMENT.parse(["--changes=101"])

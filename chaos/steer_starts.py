@@ -29,8 +29,7 @@ TAG = "chaosstart"
 PLAIN = "plain"
 WORKERS = 4
 PORTS = 8
-ADDRESSES = {"full": 10_000, "quick": 500}
-STARTS = {"full": 1_000, "quick": 20}
+ADDRESSES, STARTS = 10_000, 1_000
 # Chi-square that an even spread stays below in 99 of 100 cases, by degrees of freedom.
 CHI_SQUARE_99 = {1: 6.635, 3: 11.345, 7: 18.475}
 # One even spread in 100 is above it: then another group, with a seed of its own, has to be below.
@@ -171,24 +170,18 @@ def must_show(rows: Sequence[dict]) -> list[Check]:
     for row in rows:
         what = row["what"]
         if what == "starts":
-            checks += [at_least("starts", row["starts"], STARTS["full"], needs_full=True),
+            checks += [at_least("starts", row["starts"], STARTS, needs_full=True),
                        at_least("starts: orders in which workers came", row["orders"], min(10, row["starts"] // 4)),
                        at_least("starts: share of the sources that were heard", row["sources_share"], 0.95),
                        at_least("starts: share that was heard by both transports", row["both_share"], 0.9),
                        at_most("starts: sources that met a second worker", row["of_two"], 0, finds=[PLAIN])]
         else:
-            checks += [at_least(f"{what}: addresses", row["addresses"], ADDRESSES["full"], needs_full=True), at_most(f"{what}: visits that failed", row["failed"], 0),
+            checks += [at_least(f"{what}: addresses", row["addresses"], ADDRESSES, needs_full=True), at_most(f"{what}: visits that failed", row["failed"], 0),
                        at_least(f"{what}: addresses with all visits at one worker", row["one_worker"], row["addresses"]),
                        at_most(f"{what}: sources that met a second worker", row["of_two"], 0, finds=[PLAIN]),
                        at_most(f"{what}: chi-square of the shares (99 %)", row["chi_square"], CHI_SQUARE_99[WORKERS - 1]),
                        at_least(f"{what}: addresses that explain is right about", row["explained_right"], row["addresses"])]
     return checks
-
-
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ["what"], must_show, experiment.own_rows,
-    {"what": "what", "addresses": "addresses", "starts": "starts", "one_worker": "one worker", "of_two": "of two workers",
-     "chi_square": "chi-square", "explained_right": "explained", "orders": "orders"}, plants={PLAIN: None}, tag=TAG)
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
@@ -203,21 +196,10 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
                                                             "start_sources": _START_SOURCES, "start_rate": _START_RATE}})
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser(rounds=1)
-    parser.add_argument("--quick", dest="length", action="store_const", const="quick", default="full",
-                        help=f"{ADDRESSES['quick']} addresses and {STARTS['quick']} starts, not {ADDRESSES['full']} and {STARTS['full']}")
-    parser.add_argument("--addresses", type=int, help="of each family")
-    parser.add_argument("--starts", type=int)
-    arguments = parser.parse_args(argv)
-    arguments.addresses = ADDRESSES[arguments.length] if arguments.addresses is None else arguments.addresses
-    arguments.starts = STARTS[arguments.length] if arguments.starts is None else arguments.starts
-    if not 0 <= arguments.addresses <= 60_000 or not 0 <= arguments.starts <= 10_000 or not arguments.addresses + arguments.starts:
-        parser.error("--addresses is 0 to 60000, --starts 0 to 10000, and one of them is not 0")
-    if arguments.length == "quick":
-        arguments.quiet_wait = 0
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    return EXPERIMENT.run(parse(argv), measure)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["what"], must_show, experiment.own_rows,
+    {"what": "what", "addresses": "addresses", "starts": "starts", "one_worker": "one worker", "of_two": "of two workers",
+     "chi_square": "chi-square", "explained_right": "explained", "orders": "orders"}, plants={PLAIN: None}, tag=TAG,
+    measure=measure, rounds=1,
+    quick={"addresses": 500, "starts": 20, "quiet_wait": 0.0}, options=(
+        experiment.number("--addresses", ADDRESSES, 0, 60_000, help="of each family"), experiment.number("--starts", STARTS, 0, 10_000)))

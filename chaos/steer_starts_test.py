@@ -60,7 +60,7 @@ def test_chi_square():
 
 def test_a_run_is_bounded():
     with pytest.raises(SystemExit):
-        steer_starts.parse(["--starts=10001"])
-    quick = steer_starts.parse(["--quick"])
+        steer_starts.EXPERIMENT.parse(["--starts=10001"])
+    quick = steer_starts.EXPERIMENT.parse(["--quick"])
     assert (quick.addresses, quick.starts) == (500, 20)
-    assert steer_starts.parse(["--quick", "--starts=0"]).starts == 0
+    assert steer_starts.EXPERIMENT.parse(["--quick", "--starts=0"]).starts == 0

@@ -164,13 +164,6 @@ def must_show(rows: list[dict]) -> list[Check]:
             at_most("p99.9, disturbed / undisturbed", rough["p999_ms"] / calm["p999_ms"], 2.0, needs_full=True)]
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ["phase"], must_show, experiment.own_rows,
-    {"phase": "phase", "events": "successions", "reloads": "reloads", "n": "requests", "lost": "lost",
-     "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max",
-     "upgrades": "upgrades", "without_daemon_s": "no daemon for s"}, tag=TAG)
-
-
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     with Lab(arguments.lab) as lab:
         both_phases(lab, running, arguments)
@@ -198,14 +191,10 @@ def both_phases(lab: Lab, running: experiment.Running, arguments: argparse.Names
                        "config": {"service": service, "rate": RATE}})
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = EXPERIMENT.parser(rounds=1)
-    parser.add_argument("--events", type=int, default=WANTED_EVENTS, help=f"successions; {WANTED_EVENTS} are wanted")
-    arguments = parser.parse_args(argv)
-    if not 0 < arguments.events <= 100:
-        parser.error("--events must be 1 to 100")
-    return arguments
-
-
-def main(argv: list[str]) -> int:
-    return EXPERIMENT.run(parse(argv), measure)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["phase"], must_show, experiment.own_rows,
+    {"phase": "phase", "events": "successions", "reloads": "reloads", "n": "requests", "lost": "lost",
+     "wrong": "wrong", "p50_ms": "p50 ms", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max",
+     "upgrades": "upgrades", "without_daemon_s": "no daemon for s"}, tag=TAG,
+    measure=measure, rounds=1, options=(
+        experiment.number("--events", WANTED_EVENTS, 1, 100, help=f"successions; {WANTED_EVENTS} are wanted"),))

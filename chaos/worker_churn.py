@@ -340,15 +340,6 @@ def behind_vip(lab: Lab, scenario: Scenario, arguments: argparse.Namespace) -> d
                 "show": group.steer.show(), "status": proxy.status(), "config": settings}
 
 
-EXPERIMENT = experiment.Experiment(
-    NAME, __doc__, ["behind"], must_show, experiment.own_rows,
-    {"behind": "behind", "events": "events", "seed": "seed", "sent": "messages", "lost_of_others": "lost, others", "lost_of_own": "lost, own",
-     "of_two_workers": "of two workers", "refused": "refused", "connections_lost": "connections ended", "p99_us": "p99 us of others",
-     "quiet_p99_us": "undisturbed", "p99_factor": "factor", "own_max_ms": "own wait, ms"},
-    # Without steering, sources meet second workers and lose their queue; a backend without workers is silent.
-    plants={PLAIN: 2, ALL_STOP: 1}, tag=TAG)
-
-
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     scenario = Scenario.load()
     if arguments.plant == ALL_STOP:
@@ -359,27 +350,19 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
             turn.done((direct if turn["behind"] == "nothing" else behind_vip)(lab, scenario, arguments))
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    scenario = Scenario.load()
-    parser = EXPERIMENT.parser(rounds=1)
-    parser.add_argument("--quick", action="store_true",
-                        help=f"{scenario.quick} events, not {scenario.full}; does not wait for an idle machine, nor judge p99")
-    parser.add_argument("--events", type=int, help="this many")
-    parser.add_argument("--behind", type=experiment.some_of(BEHIND), default=list(BEHIND), help="the group alone, behind a VIP, or both")
-    parser.add_argument("--seed", type=int, help="of the events; drawn and printed when not given")
-    parser.add_argument("--verbose", action="store_true", help="a line for each event")
-    arguments = parser.parse_args(argv)
-    arguments.events = arguments.events or (scenario.quick if arguments.quick else scenario.full)
-    if not 1 <= arguments.events <= 1000:
-        parser.error("--events must be 1 to 1000")
-    if arguments.quick:
-        arguments.quiet_wait = 0
+def _settle(_parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
     if arguments.plant:
         arguments.behind = ["nothing" if arguments.plant == PLAIN else "vip"]
-    if arguments.seed is None:
-        arguments.seed = random.SystemRandom().randrange(1_000_000)
-    return arguments
 
 
-def main(argv: list[str]) -> int:
-    return EXPERIMENT.run(parse(argv), measure)
+EXPERIMENT = experiment.Experiment(
+    NAME, __doc__, ["behind"], must_show, experiment.own_rows,
+    {"behind": "behind", "events": "events", "seed": "seed", "sent": "messages", "lost_of_others": "lost, others", "lost_of_own": "lost, own",
+     "of_two_workers": "of two workers", "refused": "refused", "connections_lost": "connections ended", "p99_us": "p99 us of others",
+     "quiet_p99_us": "undisturbed", "p99_factor": "factor", "own_max_ms": "own wait, ms"},
+    # Without steering, sources meet second workers and lose their queue; a backend without workers is silent.
+    plants={PLAIN: 2, ALL_STOP: 1}, tag=TAG,
+    measure=measure, rounds=1, settle=_settle, quick={"events": Scenario.load().quick, "quiet_wait": 0.0}, options=(
+        experiment.number("--events", Scenario.load().full, 1, 1000),
+        experiment.some("--behind", BEHIND, help="the group alone, behind a VIP, or both"), ("--seed", {"type": int, "default": random.SystemRandom().randrange(1_000_000), "help": "of the events; drawn and printed when not given"}),
+        ("--verbose", {"action": "store_true", "help": "a line for each event"})))

@@ -110,6 +110,6 @@ def test_records_are_read_as_the_load_writes_them(tmp_path):
 
 def test_a_run_is_bounded_and_its_seed_is_known():
     with pytest.raises(SystemExit):
-        worker_churn.parse(["--events=1001"])
-    assert worker_churn.parse(["--quick"]).quiet_wait == 0 and worker_churn.parse([]).seed is not None
-    assert worker_churn.parse(["--quick"]).events == _SCENARIO.quick
+        worker_churn.EXPERIMENT.parse(["--events=1001"])
+    assert worker_churn.EXPERIMENT.parse(["--quick"]).quiet_wait == 0 and worker_churn.EXPERIMENT.parse([]).seed is not None
+    assert worker_churn.EXPERIMENT.parse(["--quick"]).events == _SCENARIO.quick

@@ -28,7 +28,7 @@ def summary_of(folder: Path, name: str) -> dict:
     pytest.param(("none", "all", "etcd"), id="short"),
     pytest.param(("none", "all", "all-blocking", "etcd"), id="all", marks=pytest.mark.long)])
 def test_offload(tmp_path, variants):
-    status = offload.main(["--rounds=1", "--replicas=3", "--clients=4", f"--variants={','.join(variants)}",
+    status = offload.EXPERIMENT.main(["--rounds=1", "--replicas=3", "--clients=4", f"--variants={','.join(variants)}",
                            "--seconds=0.3", "--warm-up=0.1", "--profile-seconds=0.3", "--quiet-wait=0",
                            f"--into={tmp_path}"])
     assert status == 1  # one round is never enough
@@ -43,7 +43,7 @@ def test_offload(tmp_path, variants):
 
 
 def test_no_false_elections(tmp_path):
-    status = no_false_elections.main(["--seconds=2", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
+    status = no_false_elections.EXPERIMENT.main(["--seconds=2", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # two seconds are never enough
     (row,) = summary_of(tmp_path, "chaos-no-false-elections")["rows"]
     assert row["puts_per_s"] > 0 and row["gets_per_s"] > 0 and row["seconds"] >= 2
@@ -54,7 +54,7 @@ def test_no_false_elections(tmp_path):
     pytest.param("disk,memory", "kill,cut", id="short"),
     pytest.param(",".join(election.MODES), "kill,stall,cut", id="all", marks=pytest.mark.long)])
 def test_election(tmp_path, modes, causes):
-    status = election.main(["--rounds=1", "--terms=2", "--replicas=3", f"--modes={modes}", f"--causes={causes}",
+    status = election.EXPERIMENT.main(["--rounds=1", "--terms=2", "--replicas=3", f"--modes={modes}", f"--causes={causes}",
                             "--quiet-wait=0", f"--into={tmp_path}"])
     assert status == 1  # two terms are never enough
     rows = summary_of(tmp_path, "election")["rows"]
@@ -67,7 +67,7 @@ def test_election(tmp_path, modes, causes):
 
 
 def test_heartbeat(tmp_path):
-    status = heartbeat.main(["--rounds=1", "--questions=500", "--interval-us=200", "--quiet-wait=0", f"--into={tmp_path}"])
+    status = heartbeat.EXPERIMENT.main(["--rounds=1", "--questions=500", "--interval-us=200", "--quiet-wait=0", f"--into={tmp_path}"])
     assert status == 1  # one round is never enough
     rows = {(row["server"], row["load"]): row for row in summary_of(tmp_path, "heartbeat")["rows"]}
     assert set(rows) == {(server, load) for server in ("xdp", "process", "echo") for load in ("idle", "stress")}
@@ -80,7 +80,7 @@ def test_heartbeat(tmp_path):
 
 @pytest.mark.long
 def test_phases(tmp_path):
-    status = phases.main(["--rounds=1", "--scripts=adaptive", "--scale=0.05", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
+    status = phases.EXPERIMENT.main(["--rounds=1", "--scripts=adaptive", "--scale=0.05", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round is never enough
     rows = {(row["mode"], row["phase"]): row for row in summary_of(tmp_path, "phases")["rows"]}
     script = phases.SCRIPTS["adaptive"]
@@ -93,7 +93,7 @@ def test_phases(tmp_path):
 
 
 def test_at_once(tmp_path):
-    status = at_once.main(["--rounds=1", "--seconds=0.3", "--loads=10", "--workloads=stall", "--highest-seconds=0",
+    status = at_once.EXPERIMENT.main(["--rounds=1", "--seconds=0.3", "--loads=10", "--workloads=stall", "--highest-seconds=0",
                            "--systems=at-once,c-clone,coordinator", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round is never enough
     rows = {row["system"]: row for row in summary_of(tmp_path, "at-once")["rows"]}
@@ -107,7 +107,7 @@ def test_at_once(tmp_path):
 
 
 def test_proxy_cost(tmp_path):
-    status = proxy_cost.main(["--rounds=1", "--seconds=0.4", "--trial=0.2", "--climb-to=11000", "--server=nsd",
+    status = proxy_cost.EXPERIMENT.main(["--rounds=1", "--seconds=0.4", "--trial=0.2", "--climb-to=11000", "--server=nsd",
                               "--quiet-wait=0", f"--into={tmp_path}"])
     assert status == 1  # one round is never enough
     rows = {(row["system"], row["variant"]): row for row in summary_of(tmp_path, "proxy-cost")["rows"]}
@@ -119,7 +119,7 @@ def test_proxy_cost(tmp_path):
 
 
 def test_observe(tmp_path):
-    status = observe.main(["--rounds=1", "--slices=1", "--seconds=0.5", "--quiet-wait=0", f"--into={tmp_path}"])
+    status = observe.EXPERIMENT.main(["--rounds=1", "--slices=1", "--seconds=0.5", "--quiet-wait=0", f"--into={tmp_path}"])
     assert status == 1  # one round is never enough
     rows = summary_of(tmp_path, "observe")["rows"]
     assert [row["mode"] for row in rows] == ["alone", "watched", "traced", "top"]
@@ -130,7 +130,7 @@ def test_observe(tmp_path):
 
 
 def restart_of(tmp_path: Path, *more: str) -> tuple[int, dict]:
-    status = restart.main(["--rounds=1", "--quiet-wait=0", f"--into={tmp_path}", "--keys=20000", "--every-entries=20000",
+    status = restart.EXPERIMENT.main(["--rounds=1", "--quiet-wait=0", f"--into={tmp_path}", "--keys=20000", "--every-entries=20000",
                            "--tail-entries=2000", "--mode=memory", *more])
     return status, summary_of(tmp_path, "restart")
 

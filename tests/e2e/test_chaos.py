@@ -87,7 +87,7 @@ def test_a_fault_that_does_nothing_is_missed(tmp_path):
 
 def rotated(folder: Path, *argv: str) -> tuple[int, dict]:
     """`./dev chaos rotate-keys` in short: its exit status, and its row."""
-    status = rotate_keys.main(["--changes=1", "--quiet-wait=0", f"--into={folder}", f"--lab={TAG}", *argv])
+    status = rotate_keys.EXPERIMENT.main(["--changes=1", "--quiet-wait=0", f"--into={folder}", f"--lab={TAG}", *argv])
     return status, json.loads((folder / "summary.json").read_text(encoding="ascii"))["rows"][0]
 
 
@@ -104,7 +104,7 @@ def test_a_leader_that_is_cut_off_by_its_key_is_found(tmp_path):
 
 def changed_network(folder: Path, *argv: str) -> tuple[int, dict]:
     """`./dev chaos network` in short: its exit status, and its row."""
-    status = network.main(["--quick", "--seed=7", f"--into={folder}", f"--lab={TAG}", *argv])
+    status = network.EXPERIMENT.main(["--quick", "--seed=7", f"--into={folder}", f"--lab={TAG}", *argv])
     return status, json.loads((folder / "summary.json").read_text(encoding="ascii"))["rows"][0]
 
 

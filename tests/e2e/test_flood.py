@@ -14,7 +14,7 @@ TAG = f"self{os.getpid()}7"
 
 
 def test_spoofed_frames_at_every_hook_lose_nobody_and_take_no_memory(tmp_path):
-    status = flood.main(["--rounds=1", "--settle=3", "--seconds=0.3", "--warm-up=0.2", "--pause=0.1", "--rate=20000", "--quiet-wait=0",
+    status = flood.EXPERIMENT.main(["--rounds=1", "--settle=3", "--seconds=0.3", "--warm-up=0.2", "--pause=0.1", "--rate=20000", "--quiet-wait=0",
                          f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round at a fifth of the rate is never enough
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="ascii"))
@@ -35,7 +35,7 @@ def test_spoofed_frames_at_every_hook_lose_nobody_and_take_no_memory(tmp_path):
 
 def test_a_service_that_no_longer_hedges_under_a_flood_is_found(tmp_path):
     arguments = ["--quick", "--plant=no-hedges", "--hooks=beside-refusing", f"--into={tmp_path}", f"--lab={TAG}"]
-    assert flood.main(arguments) == 0
+    assert flood.EXPERIMENT.main(arguments) == 0
     row, = json.loads((tmp_path / "summary.json").read_text(encoding="ascii"))["rows"]
     assert row["quiet_hedges_of_stalls"] >= 1 and row["hedges_of_quiet"] < 0.5
 

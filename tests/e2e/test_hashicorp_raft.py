@@ -60,7 +60,7 @@ def wait_for_successor(nodes: list[StoreNode]) -> StoreNode:
 
 @pytest.mark.parametrize("replicas", [kv.REPLICAS[0], *(pytest.param(each, marks=pytest.mark.long) for each in kv.REPLICAS[1:])])
 def test_our_load_measures_it(replicas, tmp_path):
-    status = kv.main(["--rounds", "1", "--replicas", replicas, "--modes", "memory,disk", "--clients", "1,64", "--systems", "hashicorp-raft",
+    status = kv.EXPERIMENT.main(["--rounds", "1", "--replicas", replicas, "--modes", "memory,disk", "--clients", "1,64", "--systems", "hashicorp-raft",
                       "--values", kv.VALUES[0], "--seconds", "0.5", "--warm-up", "0.2", "--quiet-wait", "0", "--into", str(tmp_path)])
     assert status == 1  # one round is never enough
     summary = json.loads((tmp_path / "summary.json").read_text(encoding="ascii"))

@@ -25,7 +25,7 @@ def rows_of(folder: Path) -> list[dict]:
 
 @pytest.mark.parametrize("transports", [pytest.param("both,tcp", id="short"), pytest.param("udp,tcp,both", id="all", marks=pytest.mark.long)])
 def test_bench_steer(tmp_path, transports):
-    status = steer.main(["--rounds=1", "--workers=2", f"--transports={transports}", "--loads=idle", "--sources=32", "--seconds=0.3", "--bursts=512",
+    status = steer.EXPERIMENT.main(["--rounds=1", "--workers=2", f"--transports={transports}", "--loads=idle", "--sources=32", "--seconds=0.3", "--bursts=512",
                          "--climb-rounds=0", "--quiet-wait=0", f"--into={tmp_path}", f"--lab={TAG}"])
     assert status == 1  # one round is never enough
     rows = {(row["system"], row["transport"]): row for row in rows_of(tmp_path)}
@@ -44,7 +44,7 @@ def test_bench_steer(tmp_path, transports):
 
 
 def churned(folder: Path, *argv: str) -> tuple[int, dict]:
-    status = worker_churn.main(["--quick", "--seed=11", f"--into={folder}", f"--lab={TAG}", *argv])
+    status = worker_churn.EXPERIMENT.main(["--quick", "--seed=11", f"--into={folder}", f"--lab={TAG}", *argv])
     return status, rows_of(folder)[0]
 
 
@@ -61,7 +61,7 @@ def test_a_mistake_on_purpose_is_found(tmp_path, plant):
 
 
 def started(folder: Path, *argv: str) -> tuple[int, list[dict]]:
-    status = steer_starts.main(["--quick", "--addresses=24", "--starts=2", f"--into={folder}", f"--lab={TAG}", *argv])
+    status = steer_starts.EXPERIMENT.main(["--quick", "--addresses=24", "--starts=2", f"--into={folder}", f"--lab={TAG}", *argv])
     return status, rows_of(folder)
 
 
