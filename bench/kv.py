@@ -6,14 +6,12 @@ talk to the leader directly; rows of `hedgerow-proxy` go through the proxy, and 
 """
 
 import argparse
-import contextlib
 import dataclasses
-from collections.abc import Iterator
 
-from bench import experiment, hashicorp_raft, store_load
+from bench import experiment, store_load
 from bench.histogram import percentiles
 from bench.outcome import Check, at_least, at_most, median
-from chaos.systems import Running, Settings, running
+from chaos.systems import HASHICORP, Settings
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster
 from deploy.lab.servers import hashicorp_node
@@ -23,9 +21,9 @@ from plots.charts import Charts, Lines
 
 NAME = "kv"
 TAG = "benchkv"
-# As chaos names them; hashicorp-raft is none of its systems.
+# As chaos names them.
 SYSTEMS = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default", "hedgerow-proxy": "hedgerow", "hedgerow-named": "noproxy-noretry",
-           hashicorp_raft.SYSTEM: None}
+           HASHICORP: HASHICORP}
 _OURS = ("hedgerow", "hedgerow-proxy", "hedgerow-named")
 _CLIENT = ("load", "000102030405060708090a0b0c0d0e0f")  # of `hedgerow-named`: a name, and its key
 REPLICAS, MODES, CLIENTS, OPERATIONS = ("3", "5", "7"), ("memory", "disk"), ("1", "16", "64"), ("put", "get")
@@ -110,43 +108,23 @@ def cells_of(arguments: argparse.Namespace) -> list[Cell]:
             for clients in map(int, arguments.clients) for operation in OPERATIONS for value_bytes in map(int, arguments.values)
             if (system != "hedgerow-proxy" or ((replicas, mode) == first and operation == "put"))
             and (system != "hedgerow-named" or (replicas, mode) == first)
-            and (system != hashicorp_raft.SYSTEM or mode in hashicorp_raft.MODES)
+            and (system != HASHICORP or mode == "memory")
             and (value_bytes == _VALUE_BYTES or (replicas == first[0] and operation == "put" and system not in ("hedgerow-proxy", "hedgerow-named")))]
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
-    hashicorp_raft.require(arguments.systems)
     cells = cells_of(arguments)
-    running.expect(len(cells) * arguments.rounds)
-    for number in range(1, arguments.rounds + 1):
-        for replicas in map(int, arguments.replicas):
-            with Lab(TAG, replicas=replicas) as lab:
-                for mode in arguments.modes:
-                    for system in experiment.rotated(arguments.systems, number):
-                        one_system(lab, running, number, [cell for cell in cells if (cell.replicas, cell.mode, cell.system) ==
-                                                          (replicas, mode, system)], arguments)
 
+    def turns(replicas: int, number: int) -> list[list[Cell]]:
+        return [[cell for cell in cells if (cell.replicas, cell.mode, cell.system) == (replicas, mode, system)]
+                for mode in arguments.modes for system in experiment.rotated(arguments.systems, number)]
 
-def one_system(lab: Lab, running: experiment.Running, number: int, cells: list[Cell], arguments: argparse.Namespace) -> None:
-    """A fresh store for all that is measured of one system in a round."""
-    if not cells:
-        return
-    with store_of(cells[0], lab, arguments) as up:
-        for cell in cells:
-            if turn := running.turn(number, **dataclasses.asdict(cell)):
-                result, load = measure_cell(lab, up.cluster, cell, arguments)
-                turn.done({**result, "config": {**up.config, "load": load}})
+    def store(cell: Cell) -> tuple[str, Settings]:
+        named = _CLIENT if cell.system == "hedgerow-named" else None
+        return SYSTEMS[cell.system], Settings(cell.mode, cell.replicas, named_client=named, reads=arguments.hashicorp_reads)
 
-
-@contextlib.contextmanager
-def store_of(cell: Cell, lab: Lab, arguments: argparse.Namespace) -> Iterator[Running]:
-    if cell.system == hashicorp_raft.SYSTEM:
-        with hashicorp_raft.running(lab, arguments.hashicorp_reads) as up:
-            yield up
-        return
-    with running(SYSTEMS[cell.system], lab,
-                 Settings(cell.mode, cell.replicas, named_client=_CLIENT if cell.system == "hedgerow-named" else None)) as up:
-        yield up
+    store_load.on_fresh_stores(running, arguments, TAG, arguments.systems, cells, turns, store,
+                               lambda lab, up, cell: measure_cell(lab, up.cluster, cell, arguments))
 
 
 EXPERIMENT = experiment.Experiment(

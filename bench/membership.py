@@ -23,7 +23,7 @@ from chaos.systems import Running, Settings, running
 from chaos.unavailable import read_history
 from deploy.lab import Lab
 from deploy.lab.members import Delivered, Operator
-from deploy.lab.servers.hedgerow_node import PEER_PORT, HedgerowNode
+from deploy.lab.servers.hedgerow_node import NO_OFFLOADS, PEER_PORT, HedgerowNode
 from plots import looks
 from plots.charts import Charts, Tails
 
@@ -167,7 +167,7 @@ def _final_read(up: Running, done: Changes) -> list[str]:
 
 @contextlib.contextmanager
 def cluster_of_three(lab: Lab, mode: str, offloads: str) -> Iterator[Running]:
-    settings = Settings(mode, REPLICAS, short_logs=True, joining=1, offloads=offloads == "on")
+    settings = Settings(mode, REPLICAS, short_logs=True, joining=1, offloads=() if offloads == "on" else NO_OFFLOADS)
     with running("hedgerow", lab, settings) as up:
         try:
             yield up

@@ -8,18 +8,16 @@ in that round with 64 clients. Where the processor time goes is sampled in a run
 """
 
 import argparse
-import contextlib
 import dataclasses
+import functools
 import time
-from collections.abc import Iterator
 
-from bench import cpu_profile, experiment, hashicorp_raft, store_load
+from bench import cpu_profile, experiment, store_load
 from bench.histogram import percentiles
 from bench.outcome import Check, at_least, at_most, median
+from chaos.systems import HASHICORP, Running, Settings
 from deploy.lab import Lab
-from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster
-from deploy.lab.data_dirs import DataDirs
-from deploy.lab.servers.hedgerow_node import NodeSettings
+from deploy.lab.cluster import Cluster
 from plots import looks
 from plots.charts import Bars, Charts, Lines
 
@@ -54,14 +52,16 @@ class Variant:
     offloads: str | None = None
     spin: str | None = None
 
-    def settings(self) -> NodeSettings:
-        on = SETS[self.offloads]
-        return NodeSettings(offloads=tuple((name, "on" if name in on else "off") for name in OFFLOADS), spin=self.spin)
+    def store(self, replicas: int) -> tuple[str, Settings]:
+        """As chaos/systems.py names it."""
+        switched = tuple((name, "on" if name in SETS[self.offloads] else "off") for name in OFFLOADS) if self.offloads else ()
+        system = {"hedgerow": "noproxy-noretry", "etcd": "etcd-default"}.get(self.system, self.system)
+        return system, Settings("memory", replicas, offloads=switched, spin=self.spin)
 
 
 VARIANTS = {**{name: Variant(offloads=name, spin=SPIN) for name in SETS},
             **{f"{name}-blocking": Variant(offloads=name, spin=BLOCKING) for name in ("none", "all")},
-            "etcd": Variant("etcd"), hashicorp_raft.SYSTEM: Variant(hashicorp_raft.SYSTEM)}
+            "etcd": Variant("etcd"), HASHICORP: Variant(HASHICORP)}
 
 
 @dataclasses.dataclass(frozen=True, order=True)
@@ -107,8 +107,8 @@ def must_show(rows: list[dict]) -> list[Check]:
         with_all, without = (figure(name, 7, variant, 64, paced) for variant in ("all", "none"))
         return with_all / without if with_all is not None and without else None
 
-    one = {variant: figure("p50_us", 3, variant, 1) for variant in ("all", "all-blocking", hashicorp_raft.SYSTEM)}
-    theirs = one[hashicorp_raft.SYSTEM]
+    one = {variant: figure("p50_us", 3, variant, 1) for variant in ("all", "all-blocking", HASHICORP)}
+    theirs = one[HASHICORP]
     own = [row for row in rows if row["system"] == "hedgerow"]
     checks = [at_least("runs of each row", min((row["runs"] for row in rows), default=0), 10),
               at_most(f"3 replicas, 1 client, all on, leader spins {SPIN}: put p50", one["all"], 80, "us"),
@@ -164,24 +164,6 @@ def verified(cluster: Cluster, variant: Variant) -> str | None:
         time.sleep(0.05)
 
 
-@contextlib.contextmanager
-def store_of(variant: Variant, lab: Lab) -> Iterator[tuple[Cluster, dict]]:
-    """A fresh store, ready, with what defines it."""
-    if variant.system == hashicorp_raft.SYSTEM:
-        with hashicorp_raft.running(lab) as up:
-            yield up.cluster, up.config
-        return
-    with (DataDirs(TAG, "memory") as data,
-          etcd_cluster(lab, data.path) if variant.system == "etcd"
-          else hedgerow_cluster(lab, data.path, variant.settings()) as cluster):
-        cluster.wait_ready()
-        config = {**dataclasses.asdict(variant), "replicas": len(cluster.nodes), "mode": "memory"}
-        if variant.system == "hedgerow":
-            node = cluster.nodes[0].config
-            config["node"] = {key: node[key] for key in ("durability", "offloads", "spin")}
-        yield cluster, config
-
-
 def cells_of(arguments: argparse.Namespace) -> list[Cell]:
     closed = [Cell(replicas, variant, clients) for replicas in map(int, arguments.replicas)
               for variant in arguments.variants for clients in map(int, arguments.clients)]
@@ -189,19 +171,6 @@ def cells_of(arguments: argparse.Namespace) -> list[Cell]:
         return closed
     return closed + [Cell(replicas, variant, PACED_CLIENTS, paced=True) for replicas in map(int, arguments.replicas)
                      for variant in PACED_VARIANTS]
-
-
-def one_variant(lab: Lab, running: experiment.Running, number: int, cells: list[Cell], arguments: argparse.Namespace, rate_per_s: float) -> None:
-    """A fresh store for all that is measured of one variant in a round. The rate is the paced cells'."""
-    variant = VARIANTS[cells[0].variant]
-    with store_of(variant, lab) as (cluster, described):
-        xdp = verified(cluster, variant)
-        for cell in cells:
-            if turn := running.turn(number, **dataclasses.asdict(cell)):
-                result, load = measure_cell(lab, cluster, cell, arguments, rate_per_s)
-                if cell.paced:
-                    load.append(f"--rate={PACED_SHARE:g} of none's")
-                turn.done({**result, "xdp": xdp, "config": {**described, "load": load}})
 
 
 def turns_of(cells: list[Cell], replicas: int, number: int) -> list[list[Cell]]:
@@ -228,15 +197,16 @@ _CURVES = {"panel": ("replicas",), "titles": {3: "three replicas", 5: "five repl
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
-    hashicorp_raft.require(arguments.variants)
     cells = cells_of(arguments)
-    running.expect(len(cells) * arguments.rounds)
-    for number in range(1, arguments.rounds + 1):
-        for replicas in map(int, arguments.replicas):
-            with Lab(TAG, replicas=replicas) as lab:
-                for turn in turns_of(cells, replicas, number):
-                    rate_per_s = paced_rate(experiment.records_of(running.results.raw), replicas) if turn and turn[0].paced else 0.0
-                    one_variant(lab, running, number, turn, arguments, rate_per_s)
+
+    def one(lab: Lab, up: Running, cell: Cell) -> tuple[dict, list[str]]:
+        rate_per_s = paced_rate(experiment.records_of(running.results.raw), cell.replicas) if cell.paced else 0.0
+        xdp = verified(up.cluster, VARIANTS[cell.variant])
+        result, load = measure_cell(lab, up.cluster, cell, arguments, rate_per_s)
+        return {**result, "xdp": xdp}, [*load, *([f"--rate={PACED_SHARE:g} of none's"] if cell.paced else [])]
+
+    store_load.on_fresh_stores(running, arguments, TAG, arguments.variants, cells, functools.partial(turns_of, cells),
+                               lambda cell: VARIANTS[cell.variant].store(cell.replicas), one)
 
 
 EXPERIMENT = experiment.Experiment(

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One run of a closed-loop load on a replicated store (hr-kv-load): its report, and what everybody's processor
-time was when its measured part began and ended. Called by bench/kv.py and bench/offload.py.
+"""What bench/kv.py and bench/offload.py share: one run of a load on a replicated store (hr-kv-load), its report and what everybody's
+processor time was when its measured part began and ended; and the rounds of cells that differ in store and load.
 """
 
+import argparse
 import dataclasses
 import json
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from bench import client_run, cpu_time
+from bench import client_run, cpu_time, experiment
 from bench.histogram import Histogram, percentiles
 from bench.manifest import binary
+from chaos.systems import HASHICORP, Running, Settings, running
 from deploy.lab import Lab, netns
 from deploy.lab.cluster import Cluster
 from deploy.lab.servers.store_node import StoreNode
@@ -89,3 +91,26 @@ def latency_of(report: dict) -> Histogram:
     for _ in range(report["lost"]):
         latency.record(TIMEOUT_NS)
     return latency
+
+
+def on_fresh_stores(under_way: experiment.Running, arguments: argparse.Namespace, tag: str, asked: Sequence[str], cells: list,
+                    turns: Callable[[int, int], list[list]], store: Callable[..., tuple[str, Settings]],
+                    measure_cell: Callable[[Lab, Running, object], tuple[dict, list[str]]]) -> None:
+    """Rounds: in each size the turns of a round, in its order, each turn's cells on a fresh store. `asked`: the systems by their names; one
+    that could not be built ends the run before it begins."""
+    if HASHICORP in asked:
+        try:
+            binary("hr-hashicorp-raft")
+        except FileNotFoundError as error:
+            raise SystemExit(f"{error}\nWithout {HASHICORP} the others are measured") from error
+    under_way.expect(len(cells) * arguments.rounds)
+    for number in range(1, arguments.rounds + 1):
+        for replicas in map(int, arguments.replicas):
+            with Lab(tag, replicas=replicas) as lab:
+                for of_turn in filter(None, turns(replicas, number)):
+                    system, settings = store(of_turn[0])
+                    with running(system, lab, settings) as up:
+                        for cell in of_turn:
+                            if turn := under_way.turn(number, **dataclasses.asdict(cell)):
+                                result, load = measure_cell(lab, up, cell)
+                                turn.done({**result, "config": {**up.config, "load": load}})

@@ -8,6 +8,7 @@ and nowhere else.
 | `noproxy-noretry` | ours | the same, the address of one node |
 | `noproxy-app` | ours | hedges by itself: all addresses, deadline, leader cache |
 | `etcd-default`, `etcd-tuned` | etcd, its default timing or 10/100 ms | all addresses, as etcd's own client |
+| `hashicorp-raft` | a map on hashicorp/raft (bench/baselines), in memory | for benchmarks: it knows no increments, for which loads of chaos ask |
 """
 
 import contextlib
@@ -19,12 +20,13 @@ from bench import product
 from bench.manifest import binary
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.data_dirs import DataDirs
-from deploy.lab.cluster import Cluster, etcd_cluster, hedgerow_cluster, joining_nodes
-from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, NO_OFFLOADS, SERVE_PORT, HedgerowNode, NodeSettings
+from deploy.lab.cluster import Cluster, etcd_cluster, hashicorp_cluster, hedgerow_cluster, joining_nodes
+from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, SERVE_PORT, HedgerowNode, NodeSettings
 from deploy.lab.unsynced_disks import DiskSettings
 from deploy.lab.waiting import until
 
 SYSTEMS = ("hedgerow", "noproxy-noretry", "noproxy-app", "etcd-default", "etcd-tuned")
+HASHICORP = "hashicorp-raft"
 CLIENT_TIMEOUT_S = 5.0
 PROXY_NAME = "lab"
 _ETCD_TIMING_MS = {"etcd-default": None, "etcd-tuned": (10, 100)}
@@ -42,7 +44,9 @@ class Settings:
     own_clocks: bool = False  # wall clocks of the nodes' own, which can jump
     short_logs: bool = False  # a snapshot leaves so little of them that a node that was away needs it
     joining: int = 0  # of the lab's replicas, beyond `replicas`: no members at first
-    offloads: bool = True  # False: the kernel does nothing for the nodes
+    offloads: tuple[tuple[str, str], ...] = ()  # of the kernel's part; what is not named is as the node ships
+    spin: str | None = None  # of the leader
+    reads: str = "verify"  # of hashicorp-raft
     key_files: bool = False  # keys stand in files, where they can be changed meanwhile
     election: tuple[str, str] | None = None  # floor, cap; None: the nodes' own defaults
     idle_copies: str = "0%"  # of the proxy: load up to which two copies leave at once
@@ -78,10 +82,13 @@ def running(system: str, lab: Lab, settings: Settings, data: Path | None = None)
         if is_etcd(system):
             cluster = stack.enter_context(etcd_cluster(lab, data, _ETCD_TIMING_MS[system]))
             store, mode, servers = "etcd", "etcd", cluster.endpoints
+        elif system == HASHICORP:
+            cluster = stack.enter_context(hashicorp_cluster(lab, settings.reads))
+            store, mode, servers = "hkv", "noproxy-noretry", cluster.endpoints
         else:
             proxies = ((PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
             of_nodes = NodeSettings(durability=settings.mode, proxies=proxies, ballast_bytes=settings.ballast_bytes,
-                                    own_clock=settings.own_clocks, offloads=() if settings.offloads else NO_OFFLOADS,
+                                    own_clock=settings.own_clocks, offloads=settings.offloads, spin=settings.spin,
                                     snapshots=_SHORT_LOGS if settings.short_logs else (), key_files=settings.key_files, election=settings.election,
                                     named_client=settings.named_client)
             cluster = stack.enter_context(hedgerow_cluster(lab, data, of_nodes, settings.joining))
@@ -131,6 +138,8 @@ def _config(system: str, cluster: Cluster, load: list[str], proxy: product.Produ
     node = cluster.nodes[0]
     if is_etcd(system):
         described = {"timing_ms": _ETCD_TIMING_MS[system], "options": "as packaged"}
+    elif system == HASHICORP:
+        described = {"timing": "hashicorp/raft's defaults", "stores": "raft.NewInmemStore"}
     else:
         described = {key: value for key, value in node.config.items() if key not in volatile}
     services = [{**service, "cluster": "with its key"} for service in proxy.config["services"]] if proxy else None

@@ -9,14 +9,15 @@ import time
 
 import pytest
 
-from bench import hashicorp_raft, kv, needs
+from bench import kv, needs
+from chaos.systems import HASHICORP, Settings, running
 from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.servers.hashicorp_node import READS
 from deploy.lab.servers.store_node import StoreNode
 
 TAG = f"self{os.getpid()}6"
-pytestmark = needs.program(hashicorp_raft.PROGRAM)
+pytestmark = needs.program("hr-hashicorp-raft")
 
 
 def ask(lab: Lab, node: StoreNode) -> hkv.Client:
@@ -25,7 +26,7 @@ def ask(lab: Lab, node: StoreNode) -> hkv.Client:
 
 @pytest.mark.parametrize("reads", READS)
 def test_it_keeps_what_is_put_and_goes_on_without_its_leader(reads):
-    with Lab(TAG, replicas=3) as lab, hashicorp_raft.running(lab, reads) as up:
+    with Lab(TAG, replicas=3) as lab, running(HASHICORP, lab, Settings(reads=reads)) as up:
         leader = up.cluster.wait_ready()
         with ask(lab, leader) as client:
             client.open()
