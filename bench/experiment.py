@@ -52,7 +52,7 @@ class Experiment:
         if self.plants:
             made.add_argument("--plant", choices=self.plants, help="a mistake on purpose, which the checks must find")
         for flag, about in self.options:
-            made.add_argument(flag, **about)
+            made.add_argument(*flag.split(), **about)
         if self.quick:
             made.add_argument("--quick", action="store_true", help="a look: " + ", ".join(f"{name} {value}" for name, value in self.quick.items()))
             made.set_defaults(**self.quick if "--quick" in argv else {})
@@ -65,7 +65,8 @@ class Experiment:
         with the_machine(arguments.quiet_wait > 0):
             running = Running(self, arguments)
             self.measure(running, arguments)
-        given = {name: value for name, value in vars(arguments).items() if name not in ("into", "lab", "resume", "stated_rounds")}
+        given = {name: value for name, value in vars(arguments).items()
+                 if name not in ("lab", "resume", "stated_rounds") and isinstance(value, (str, int, float, list, type(None)))}
         return self.conclude(running.results, given.get("plant"), given.get("quick", False), options=given, **self.notes(arguments))
 
     def conclude(self, results: Results, plant: str | None = None, quick: bool = False, **settings) -> int:
@@ -133,7 +134,7 @@ class Running:
                 for values in itertools.product(*(values for _, values in outer)) for system in rotated(systems, number)]
         for cell in itertools.product(*axes.values()):
             self._cells.setdefault(cell, len(self._cells))
-        todo = [(number, cell) for number, cell in todo if not self._file(number, cell).exists()]
+        todo = [(number, cell) for number, cell in todo if not self.file(number, cell).exists()]
         self._progress = Progress(len(todo))
         for number, cell in todo:
             yield self._turn(number, cell)
@@ -141,7 +142,7 @@ class Running:
     def turn(self, number: int, **cell) -> "Turn | None":
         """One cell, in an order of the experiment's own; None where it has been done."""
         self._cells.setdefault(tuple(cell.values()), len(self._cells))
-        return None if self._file(number, cell).exists() else self._turn(number, cell)
+        return None if self.file(number, cell).exists() else self._turn(number, cell)
 
     def expect(self, turns: int) -> None:
         self._progress = Progress(turns)
@@ -150,13 +151,13 @@ class Running:
         quiet = cpu_time.wait_until_quiet(at_most_s=self._arguments.quiet_wait)
         return Turn(self, number, cell, quiet, cpu_time.stolen_us())
 
-    def _file(self, number: int, cell: Mapping) -> Path:
+    def file(self, number: int, cell: Mapping) -> Path:
         return self.results.raw / f"{'-'.join(map(str, cell.values()))}-{number:02d}.json"
 
     def keep(self, turn: "Turn", record: dict) -> None:
         record = {**record, **turn.cell, "round": turn.round, "place": self._cells[tuple(turn.cell.values())], "quiet": turn.quiet,
                   "stolen_us": cpu_time.stolen_us() - turn.stolen_us, "config_hash": config_hash(record["config"])}
-        self.results.write_raw(self._file(turn.round, turn.cell).stem, record)
+        self.results.write_raw(turn.name, record)
         self._progress.done(f"round {turn.round} {' '.join(map(str, turn.cell.values()))}  {self._line(record)}")
 
 
@@ -170,6 +171,11 @@ class Turn:
 
     def __getitem__(self, axis: str):
         return self.cell[axis]
+
+    @property
+    def name(self) -> str:
+        """Of its files in raw/."""
+        return self.running.file(self.round, self.cell).stem
 
     def done(self, record: dict) -> None:
         """`record` has its `config`: all that defines the cell."""
@@ -233,7 +239,7 @@ def parser(name: str, description: str, has_rounds: bool = True) -> argparse.Arg
     return made
 
 
-Option = tuple[str, dict]  # of the command line: a flag, and what argparse is told of it
+Option = tuple[str, dict]  # of the command line: a flag, or two that mean the same, and what argparse is told of it
 
 
 def some(flag: str, known: Iterable, default: Iterable | None = None, **about) -> Option:

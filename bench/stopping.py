@@ -22,8 +22,7 @@ def run(main: Callable[[list[str]], int]) -> None:
     try:
         sys.exit(main(sys.argv[1:]))
     except LabInUse as error:
-        print(f"{error}: another run is under way", file=sys.stderr)
-        sys.exit(1)
+        sys.exit(f"{error}: another run is under way")
 
 
 @contextlib.contextmanager

@@ -7,32 +7,38 @@ elections). One table, results/chaos-all/summary.json, and an exit status: 0 whe
     ./dev chaos all --quick --only network-faults,ring-partition
     ./dev chaos all --quick --plant lost-write  # a mistake on purpose in each: the judgement must find every one
 
-A scenario that needs a command which this build does not have yet is left out, and said to be. What breaks is judged as missed, and
-the others go on.
+What breaks is judged as missed, and the others go on. Each leaves a folder of its own in raw/.
 """
 
 import argparse
+import contextlib
 import dataclasses
-import sys
+import json
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from bench import experiment
-from bench.outcome import Check, Results, at_least, at_most
-from chaos import beside, plants, scenario
-from chaos.cell import Cell, block_sizes, one_block
+from bench.outcome import Check, Results, at_most
+from chaos import flood, network, no_false_elections, plants, rotate_keys, scenario, steer_starts, upgrade, worker_churn
+from chaos.cell import block_sizes
 from chaos.judgement import require_checkers
-from chaos.promises import held
-from chaos.run import settings_of
+from chaos.run import experiment_of
 from chaos.scenario import Scenario
-from deploy.lab import CommandFailed, Lab, LabInUse
+from deploy.lab import CommandFailed, LabInUse
 
 NAME = "chaos-all"
 TAG = "chaosall"
 QUICK_MINUTES = 28
 _BESIDE_S = {"quick": 75.0, "full": 600.0}  # for the first guess of what is left
+# The experiments beside the scenarios: how a quick run shortens each, and the rows' field that says how much it was.
+BESIDE = {each.name.removeprefix("chaos-"): (each, quick.split(), amount) for each, quick, amount in (
+    (upgrade.EXPERIMENT, "--events=4 --quiet-wait=0", "events"),
+    (flood.EXPERIMENT, "--rounds=1 --settle=3 --seconds=1.5 --warm-up=0.5 --pause=0.5 --quiet-wait=0", "runs"),
+    (no_false_elections.EXPERIMENT, "--seconds=60 --quiet-wait=0", "seconds"), (rotate_keys.EXPERIMENT, "--changes=3 --quiet-wait=0", "changes"),
+    (network.EXPERIMENT, "--changes=10 --quick", "changes"), (worker_churn.EXPERIMENT, "--quick --events=12", "events"),
+    (steer_starts.EXPERIMENT, "--quick", "starts"))}
 
 
 @dataclasses.dataclass
@@ -61,52 +67,52 @@ class Outcome:
                 "seconds": round(self.seconds, 1)}
 
 
-def run_scenario(what: Scenario, events: int, arguments: argparse.Namespace, results: Results) -> Outcome:
-    outcome = Outcome(what.name)
-    cell = Cell("hedgerow", settings_of(what, what.run.mode, what.run.replicas))
-    with Lab(arguments.lab, replicas=what.run.replicas) as lab:
-        for number, size in enumerate(block_sizes(events), start=1):
-            one_block(lab, cell, what, size, arguments.seed + number, f"{what.name}-{number:02d}", results, arguments.plant)
-    outcome.row = cell.row(what)
-    outcome.configs = cell.configs
-    checks = held(outcome.row, events, what)
-    if arguments.plant:
-        found = plants.found(arguments.plant, outcome.row) and any(not check.met for check in checks)
-        checks = [at_least(f"{arguments.plant} is found", int(found), 1)]
-    else:
-        checks.append(at_most("histories on which the checkers do not agree", outcome.row["checkers_disagree"], 0))
-    outcome.checks = checks
-    return outcome
+@dataclasses.dataclass(frozen=True)
+class Part:
+    """A scenario, or an experiment beside them, with its arguments."""
 
-
-def run_beside(experiment_: beside.Beside, arguments: argparse.Namespace, results: Results) -> Outcome:
-    done = experiment_.run(arguments.length, results.raw)
-    return Outcome(experiment_.name, {"events": done.amount}, done.checks, configs=done.configs)
-
-
-@dataclasses.dataclass
-class Item:
-    name: str
+    of: experiment.Experiment
+    argv: Sequence[str]
     guess_s: float
-    run: Callable[[], Outcome]
-    again: str
+    amount: str = ""  # of an experiment beside the scenarios, whose rows are not shown
+    brief: bool = True  # what needs the full length, or a machine that does nothing else, is not judged (`needs_full` of bench/outcome.py)
+
+    @property
+    def name(self) -> str:
+        return self.of.name.removeprefix("chaos-")
+
+    @property
+    def again(self) -> str:
+        return " ".join(["./dev chaos", self.name, *(word for word in self.argv if not word.startswith(("--lab=", "--quiet-wait=")))])
+
+    def run(self, raw: Path) -> Outcome:
+        """What it prints goes into a file beside its results."""
+        folder = raw / self.name
+        folder.mkdir()
+        with open(folder / "output", "w", encoding="utf-8") as said, contextlib.redirect_stdout(said):
+            dataclasses.replace(self.of, charts=None).main([*self.argv, f"--into={folder}"])
+        return self.judged(folder / "summary.json")
+
+    def judged(self, summary_file: Path) -> Outcome:
+        if not summary_file.exists():
+            raise CommandFailed(f"{self.name} has written no summary; {summary_file.parent / 'output'} says why")
+        summary = json.loads(summary_file.read_text(encoding="ascii"))
+        rows: list[Mapping] = summary["rows"]
+        return Outcome(self.name, {"events": int(sum(row.get(self.amount, 0) for row in rows))} if self.amount else rows[0],
+                       [Check(**check) for check in summary["checks"] if not (self.brief and check["needs_full"])],
+                       configs=summary["manifest"]["configs"])
 
 
-def items(arguments: argparse.Namespace, results: Results) -> list[Item]:
-    found = []
+def parts(arguments: argparse.Namespace) -> list[Part]:
+    found, quick = [], arguments.length == "quick"
     for what in map(scenario.load, scenario.names()):
-        if arguments.only and what.name not in arguments.only:
-            continue
         events = arguments.events or getattr(what.run, arguments.length)
-        found.append(Item(what.name, guess_s(what, events),
-                          lambda what=what, events=events: run_scenario(what, events, arguments, results),
-                          f"./dev chaos {what.name} --events {events} --seed {arguments.seed} --systems hedgerow"))
-    for other in beside.ALL:
-        if arguments.plant or (arguments.only and other.name not in arguments.only):
-            continue
-        found.append(Item(other.name, _BESIDE_S[arguments.length],
-                          lambda other=other: run_beside(other, arguments, results), f"./dev chaos {other.name}"))
-    return found
+        found.append(Part(experiment_of(what), [f"--events={events}", f"--seed={arguments.seed}", "--systems=hedgerow", "--quiet-wait=0",
+                                                f"--lab={arguments.lab}", *([f"--plant={arguments.plant}"] if arguments.plant else [])],
+                          guess_s(what, events)))
+    if not arguments.plant:
+        found += [Part(each, short if quick else [], _BESIDE_S[arguments.length], amount, quick) for each, short, amount in BESIDE.values()]
+    return [part for part in found if not arguments.only or part.name in arguments.only]
 
 
 def guess_s(what: Scenario, events: int) -> float:
@@ -115,21 +121,21 @@ def guess_s(what: Scenario, events: int) -> float:
     return len(block_sizes(events)) * (10 + 2 * what.run.replicas) + events * of_an_event
 
 
-def run_all(todo: list[Item], results: Results) -> list[Outcome]:
+def run_all(todo: list[Part], results: Results) -> list[Outcome]:
     outcomes, started_s, guessed_s = [], time.monotonic(), 0.0
-    for number, item in enumerate(todo, start=1):
+    for number, part in enumerate(todo, start=1):
         begun_s = time.monotonic()
         try:
-            outcome = item.run()
+            outcome = part.run(results.raw)
         except LabInUse:
             raise
         except Exception as error:  # whatever it is, the others are to be judged
-            outcome = Outcome(item.name, broke=f"{type(error).__name__}: {error}")
-            (results.raw / f"{item.name}.broke").write_text(traceback.format_exc(), encoding="utf-8")
-        outcome.again = item.again
+            outcome = Outcome(part.name, broke=f"{type(error).__name__}: {error}")
+            (results.raw / f"{part.name}.broke").write_text(traceback.format_exc(), encoding="utf-8")
+        outcome.again = part.again
         outcome.seconds = time.monotonic() - begun_s
         outcomes.append(outcome)
-        guessed_s += item.guess_s
+        guessed_s += part.guess_s
         pace = (time.monotonic() - started_s) / guessed_s
         left_s = pace * sum(each.guess_s for each in todo[number:])
         print(f"[{number}/{len(todo)}, {left_s / 60:.0f} min left] {line_of(outcome)}", flush=True)
@@ -174,7 +180,7 @@ def parse(argv: list[str]) -> argparse.Namespace:
     length = parser.add_mutually_exclusive_group(required=True)
     length.add_argument("--quick", dest="length", action="store_const", const="quick", help="a few events of each")
     length.add_argument("--full", dest="length", action="store_const", const="full", help="as many as each file says")
-    known = [*scenario.names(), *(other.name for other in beside.ALL)]
+    known = [*scenario.names(), *BESIDE]
     parser.add_argument("--only", type=experiment.some_of(known), metavar="NAMES", help="these alone, with commas between them")
     parser.add_argument("--events", type=int, help="of each scenario, whatever its file says")
     parser.add_argument("--plant", choices=plants.PLANTS, help="a mistake on purpose in each scenario, which must be found")
@@ -189,14 +195,9 @@ def parse(argv: list[str]) -> argparse.Namespace:
 
 def main(argv: list[str]) -> int:
     arguments = parse(argv)
-    try:
-        require_checkers()
-        results = experiment.results(NAME, arguments)
-        todo = items(arguments, results)
-        print(f"{len(todo)} scenarios and experiments, about {sum(item.guess_s for item in todo) / 60:.0f} minutes\n", flush=True)
-        started_s = time.monotonic()
-        outcomes = run_all(todo, results)
-    except CommandFailed as error:
-        print(f"chaos all: {error}", file=sys.stderr)
-        return 1
+    require_checkers()
+    results, todo = experiment.results(NAME, arguments), parts(arguments)
+    print(f"{len(todo)} scenarios and experiments, about {sum(part.guess_s for part in todo) / 60:.0f} minutes\n", flush=True)
+    started_s = time.monotonic()
+    outcomes = run_all(todo, results)
     return conclude(outcomes, results, arguments, time.monotonic() - started_s)

@@ -3,15 +3,16 @@
 
 import dataclasses
 import json
+import types
 
 import pytest
 
 from bench import needs
 from bench.outcome import Check, Results
 from chaos import all as everything
-from chaos import beside, network, scenario, unavailable
+from chaos import network, scenario, unavailable
 from chaos.block import Block
-from chaos.cell import Cell
+from chaos.cell import row_of
 from chaos.systems import Settings
 
 
@@ -23,27 +24,29 @@ def met(what: str = "events", is_met: bool = True) -> Check:
     return Check(what, ">= 1", "0", is_met)
 
 
-def test_everything_is_run_within_the_quick_runs_time(tmp_path):
-    todo = everything.items(arguments(), Results("x", tmp_path))
-    assert {item.name for item in todo} == {*scenario.names(), *(other.name for other in beside.ALL)}
+def test_everything_is_run_within_the_quick_runs_time():
+    todo = everything.parts(arguments())
+    assert {part.name for part in todo} == {*scenario.names(), *everything.BESIDE}
+    assert all(part.of.parse([*part.argv]).quiet_wait == 0 for part in todo)
     # A rough guess, of what the run itself is judged by.
-    assert sum(item.guess_s for item in todo) / 60 == pytest.approx(everything.QUICK_MINUTES, rel=0.1)
+    assert sum(part.guess_s for part in todo) / 60 == pytest.approx(everything.QUICK_MINUTES, rel=0.1)
 
 
-def test_some_can_be_named_and_planted_mistakes_are_for_scenarios(tmp_path):
-    results = Results("x", tmp_path)
-    assert [item.name for item in everything.items(arguments("--only=network-faults,upgrade"), results)] == ["network-faults", "upgrade"]
-    planted = everything.items(arguments("--plant=lost-write"), results)
-    assert not {item.name for item in planted} & {other.name for other in beside.ALL}
+def test_some_can_be_named_and_planted_mistakes_are_for_scenarios():
+    assert [part.name for part in everything.parts(arguments("--only=network-faults,upgrade"))] == ["network-faults", "upgrade"]
+    planted = everything.parts(arguments("--plant=lost-write"))
+    assert {part.name for part in planted} == set(scenario.names())
+    assert all(part.of.parse([*part.argv]).plant == "lost-write" for part in planted)
 
 
 def test_what_breaks_is_told_and_the_others_go_on(tmp_path, capsys):
-    def breaks() -> everything.Outcome:
+    def breaks(_raw) -> everything.Outcome:
         raise KeyError("no such node")
 
     results = Results("x", tmp_path)
-    outcomes = everything.run_all([everything.Item("one", 1, breaks, "./dev chaos one"),
-                                   everything.Item("two", 1, lambda: everything.Outcome("two", checks=[met()]), "")], results)
+    outcomes = everything.run_all([types.SimpleNamespace(name="one", guess_s=1, run=breaks, again="./dev chaos one"),
+                                   types.SimpleNamespace(name="two", guess_s=1, run=lambda _raw: everything.Outcome("two", checks=[met()]), again="")],
+                                  results)
     assert [outcome.verdict for outcome in outcomes] == ["BROKE", "held"]
     assert "no such node" in (results.raw / "one.broke").read_text(encoding="utf-8")
     assert "[1/2, " in (said := capsys.readouterr().out) and "min left] one" in said and "KeyError" in said
@@ -75,8 +78,8 @@ def _judged(tmp_path, length: str, checks: list[Check]) -> list[Check]:
     file = tmp_path / "summary.json"
     file.write_text(json.dumps({"checks": list(map(dataclasses.asdict, checks)), "rows": [{"changes": 10}],
                                 "manifest": {"configs": {}}}), encoding="ascii")
-    (network_,) = (other for other in beside.ALL if other.name == "network")
-    return network_.judged(file, length).checks
+    (network_,) = everything.parts(everything.parse([f"--{length}", "--only=network"]))
+    return network_.judged(file).checks
 
 
 def test_a_quick_run_judges_all_that_its_length_allows_whatever_it_is_called(tmp_path):
@@ -100,17 +103,19 @@ def test_where_nothing_is_judged_nothing_held(tmp_path, capsys):
 
 
 def test_a_row_stands_for_all_of_its_blocks():
-    def block(offloads: list[str], spin: str) -> Block:
+    def block(offloads: list[str], spin: str) -> dict:
         verdict = {"acked_lost": 0, "double_applied": 0, "linearizable": True, "agreed": True, "checkers": {}}
         report = {"sent": 9, "duplicates": 0, "timed_out": 0, "errors": {}, "send_failed": 0}
-        return Block([], [unavailable.Cost(9, 0, 1.0, 1.0, 1.0, 1.0, [])], report, verdict, 0, None, 0.0, offloads, {"spin": spin}, [], [])
+        measured = Block([], [unavailable.Cost(9, 0, 1.0, 1.0, 1.0, 1.0, [])], report, verdict, 0, None, 0.0, offloads,
+                         dataclasses.asdict(Settings("memory", 3)), [], [])
+        return {**dataclasses.asdict(measured), "events_wanted": 1, "config_hash": f"of {spin}"}
 
-    what = scenario.load("leader-kill")
-    cell = Cell("hedgerow", Settings("memory", 3), [block(["append", "heartbeat"], "50us"), block(["heartbeat"], "50us")])
-    assert cell.row(what)["offloads"] == ["heartbeat"]
-    assert cell.row(what)["config_hash"] in cell.configs
-    cell.blocks.append(block(["heartbeat"], "0us"))
-    assert cell.row(what)["config_hash"].split(",") == list(cell.configs) and len(cell.configs) == 2
+    def row(*blocks: dict) -> dict:
+        return row_of(scenario.load("leader-kill"), "memory", "hedgerow", blocks)
+
+    two = block(["append", "heartbeat"], "50us"), block(["heartbeat"], "50us")
+    assert row(*two)["offloads"] == ["heartbeat"] and row(*two)["config_hash"] == "of 50us"
+    assert row(*two, block(["heartbeat"], "0us"))["config_hash"] == "of 50us,of 0us"
 
 
 @pytest.mark.parametrize("argv", [[], ["--quick", "--full"], ["--quick", "--only=no-such"], ["--quick", "--events=0"],

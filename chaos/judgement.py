@@ -19,12 +19,12 @@ _VIOLATED, _REFUSED, _TIMED_OUT = 1, 2, 3  # exit statuses of hr-porcupine
 
 
 def require_checkers() -> None:
-    """CommandFailed, with the reason, where one of them is missing: better before a run of an hour than after it."""
+    """Ends the run, with the reason, where one of them is missing: better before an hour than after it."""
     for name in CHECKERS:
         try:
             binary(name)
         except FileNotFoundError as error:
-            raise CommandFailed(f"{error}\nBoth checkers are needed to call a history linearizable; ./dev build tries "
+            raise SystemExit(f"{error}\nBoth checkers are needed to call a history linearizable; ./dev build tries "
                                 "again") from error
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from bench.dns_rig import Staller, Stalls
 
 NO_FAULT, LOST, TWICE, STALE = "no-fault", "lost-write", "write-done-twice", "stale-read"
-PLANTS = (NO_FAULT, LOST, TWICE, STALE)
+PLANTS = {NO_FAULT: 1, LOST: None, TWICE: None, STALE: None}  # and how many of their checks find them, as Experiment.plants
 LOST_ANSWERS, LATE_ANSWERS, NO_HEDGES = "lost-answers", "late-answers", "no-hedges"
 FLOOD_PLANTS = (LOST_ANSWERS, LATE_ANSWERS, NO_HEDGES)
 _LATE = Stalls(first_after_s=0.1, every_s=0.5, for_s=0.3)
@@ -26,14 +26,6 @@ def damage(plant: str | None, history: Path, final: Path) -> None:
         _shift_a_counter(history, final, -1 if plant == LOST else 1)
     elif plant == STALE:
         _answer_with_an_older_value(history)
-
-
-def found(plant: str, row: dict) -> bool:
-    """Whether the scenario's row shows it."""
-    return {NO_FAULT: lambda: any(amount == 0 for amount in row["bites"].values()),
-            LOST: lambda: row["acked_lost"] > 0,
-            TWICE: lambda: row["double_applied"] > 0,
-            STALE: lambda: not row["linearizable"] and row["checkers_disagree"] == 0}[plant]()
 
 
 @contextlib.contextmanager

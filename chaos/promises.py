@@ -1,31 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a run must show, from its rows (chaos/cell.py) and its scenario: what holds always, what clients were promised, that the faults
-were there, and how we stand beside the others. Called by run.py and all.py.
+were there, and how we stand beside the others. Called by run.py.
 """
 
 from bench.outcome import Check, at_least, at_most
+from chaos.plants import LOST, NO_FAULT, STALE, TWICE
 from chaos.scenario import Client, Scenario
 
 # One of three met one when a power cut met all nodes; this many that all miss are no accident.
 _KILLS_TO_MEET_A_WRITE = 20
 
 
-def must_show(rows: list[dict], events: int, hedge_delay: str, scenario: Scenario, ballast_bytes: int = 0) -> list[Check]:
-    """Of one scenario on a machine that does nothing else, beside other systems or not."""
+def must_show(scenario: Scenario, rows: list[dict]) -> list[Check]:
+    """What holds on any machine, and how we stand on one that does nothing else, beside other systems or not."""
     checks = []
     for row in rows:
         if row["system"] != "hedgerow":
             continue
-        checks += held(row, events, scenario)
+        checks += held(row, row.get("events_wanted", row["events"]), scenario)
         if row["events_with_loss"] is not None or scenario.target == "all":
             continue
         others = {other["system"]: other for other in rows if other["mode"] == row["mode"]}
         checks += _quick_on_a_quiet_machine(row, scenario.client)
         if row["leader_resident_bytes"] is not None:
             checks.append(at_least(f"{row['mode']}: resident memory of the leader, of every event",
-                                   row["leader_resident_bytes"] / 2**20, ballast_bytes / 2**20, "MiB"))
+                                   row["leader_resident_bytes"] / 2**20, row["ballast_bytes"] / 2**20, "MiB"))
         checks += _beside(row, others)
-        if hedge_delay == "0.5ms":
+        if row["hedge_delay"] == "0.5ms":
             checks.append(at_least(f"{row['mode']}: duplicates arrived per 100 events",
                                    100 * (row["duplicates_arrived"] or 0) / row["events"], 10_000))
     disagreed = sum(row["checkers_disagree"] for row in rows)
@@ -37,10 +38,10 @@ def held(row: dict, events: int, scenario: Scenario) -> list[Check]:
     every write goes through one more program."""
     mode, client = row["mode"], scenario.client
     checks = [at_least(f"{mode}: events", row["events"], events),
-              at_most(f"{mode}: acknowledged writes lost", row["acked_lost"], 0),
-              at_most(f"{mode}: increments applied twice", row["double_applied"], 0),
-              at_least(f"{mode}: linearizable, as both checkers say", int(row["linearizable"]), 1)]
-    checks += [at_least(f"{mode}: {name.replace('_', ' ')}, of every event", row["bites"][name], wanted)
+              at_most(f"{mode}: acknowledged writes lost", row["acked_lost"], 0, finds=[LOST]),
+              at_most(f"{mode}: increments applied twice", row["double_applied"], 0, finds=[TWICE]),
+              at_least(f"{mode}: linearizable, as both checkers say", int(row["linearizable"]), 1, finds=[STALE])]
+    checks += [at_least(f"{mode}: {name.replace('_', ' ')}, of every event", row["bites"][name], wanted, finds=[NO_FAULT])
                for name, wanted in scenario.bites.items()]
     if client.errors is not None:
         checks.append(at_most(f"{mode}: client errors", row["client_errors"], client.errors))
@@ -67,7 +68,7 @@ def _lost_something(row: dict, events: int) -> list[Check]:
 
 def _quick_on_a_quiet_machine(row: dict, client: Client) -> list[Check]:
     limits = client.quiet.get(row["mode"], {})
-    return [at_most(f"{row['mode']}: unavailable {name.removesuffix('_ms')}", row[f"unavailable_{name}"], limit, "ms")
+    return [at_most(f"{row['mode']}: unavailable {name.removesuffix('_ms')}", row[f"unavailable_{name}"], limit, "ms", needs_full=True)
             for name, limit in limits.items()]
 
 
@@ -77,8 +78,8 @@ def _beside(row: dict, others: dict[str, dict]) -> list[Check]:
         # The kinder of its two figures: a write that etcd lost with its leader has waited its whole time-out.
         etcd = min(others["etcd-default"][f"{name}_p50_ms"] for name in ("unavailable", "outage"))
         checks.append(at_most(f"{mode}: unavailable p50, a tenth of etcd-default's (its kinder figure)",
-                              row["unavailable_p50_ms"], etcd / 10, "ms"))
+                              row["unavailable_p50_ms"], etcd / 10, "ms", needs_full=True))
     if "noproxy-app" in others:
         checks.append(at_most(f"{mode}: unavailable p50, no worse than the application's (5 % for noise)",
-                              row["unavailable_p50_ms"], 1.05 * others["noproxy-app"]["unavailable_p50_ms"], "ms"))
+                              row["unavailable_p50_ms"], 1.05 * others["noproxy-app"]["unavailable_p50_ms"], "ms", needs_full=True))
     return checks

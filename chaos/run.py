@@ -5,19 +5,20 @@ missed. README.md says what the figures mean.
 """
 
 import argparse
+import functools
 import re
-import sys
 from pathlib import Path
 
-from bench import cpu_time, experiment, series
+from bench import experiment, series
 from bench.outcome import Results
 from chaos import scenario as scenarios
-from chaos.cell import Cell, block_sizes, line_of, one_block
+from chaos.cell import block_sizes, one_block, row_of
 from chaos.judgement import require_checkers
+from chaos.plants import PLANTS
 from chaos.promises import must_show
 from chaos.scenario import Scenario
 from chaos.systems import SYSTEMS, Settings, is_etcd
-from deploy.lab import CommandFailed, Lab
+from deploy.lab import Lab
 from deploy.lab.unsynced_disks import DiskSettings
 from plots import looks
 from plots.charts import Charts, Steps
@@ -26,37 +27,22 @@ MODES, REPLICAS = scenarios.MODES, scenarios.REPLICAS
 STATED_EVENTS = 100
 
 
-def settings_of(scenario: Scenario, mode: str, replicas: int, *, hedge_delay: str = "10ms", disks: DiskSettings | None = None,
-                ballast_bytes: int = 0) -> Settings:
+def settings_of(scenario: Scenario, mode: str, arguments: argparse.Namespace) -> Settings:
     """With what the scenario's faults need of the nodes and their disks."""
-    if disks is None and "disks" in scenario.needs:
-        disks = DiskSettings()
-    return Settings(mode, replicas, hedge_delay, disks, ballast_bytes, own_clocks="own_clocks" in scenario.needs,
+    disks = DiskSettings() if arguments.disks is None and "disks" in scenario.needs else arguments.disks
+    return Settings(mode, arguments.replicas, arguments.hedge_delay, disks, arguments.ballast, own_clocks="own_clocks" in scenario.needs,
                     short_logs="short_logs" in scenario.needs)
 
 
-def results_of(arguments: argparse.Namespace, scenario: Scenario) -> Results:
-    """Under the name that was given; otherwise in the scenario's own folder only if it is stated: as many events, and no planted fault."""
-    if arguments.name:
-        return Results(f"chaos-{arguments.name}")
-    return experiment.results(f"chaos-{scenario.name}", argparse.Namespace(
-        into=None, plant="ignore-sync" if arguments.ignore_sync else "", rounds=arguments.kills, stated_rounds=STATED_EVENTS))
-
-
-def measure(lab: Lab, arguments: argparse.Namespace, scenario: Scenario, results: Results) -> list[Cell]:
-    cells = [Cell(system, settings_of(scenario, mode, arguments.replicas, hedge_delay=arguments.hedge_delay,
-                                      disks=arguments.disks, ballast_bytes=arguments.ballast))
-             for mode in arguments.mode for system in arguments.systems]
+def measure(scenario: Scenario, running: experiment.Running, arguments: argparse.Namespace) -> None:
+    print(f"{scenario.name}: {scenario.what}\n", flush=True)
+    require_checkers()
     sizes = block_sizes(arguments.kills)
-    progress = experiment.Progress(len(sizes) * len(cells))
-    for number, events in enumerate(sizes, start=1):
-        shift = number % len(cells)
-        for cell in cells[shift:] + cells[:shift]:
-            cpu_time.wait_until_quiet(at_most_s=arguments.quiet_wait)
-            block = one_block(lab, cell, scenario, events, arguments.seed + number,
-                              f"{cell.settings.mode}-{cell.system}-{number:02d}", results)
-            progress.done(line_of(cell, block))
-    return cells
+    with Lab(arguments.lab, replicas=arguments.replicas) as lab:
+        for turn in running.turns(range(1, len(sizes) + 1), mode=arguments.mode, system=arguments.systems):
+            block = one_block(lab, turn["system"], scenario, settings_of(scenario, turn["mode"], arguments), raw=running.results.raw,
+                              name=turn.name, events=sizes[turn.round - 1], seed=arguments.seed + turn.round, plant=arguments.plant)
+            turn.done({**block, "events_wanted": arguments.kills})
 
 
 def size(text: str) -> int:
@@ -85,42 +71,46 @@ CHARTS = Charts("What a client waits around a fault", looks.STORES, "system",
                  Steps("Longest time without any write, mode", y="outage_ms", label="without a write", **_STEPS)), _series)
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(prog="chaos", description=__doc__)
-    parser.add_argument("scenario", choices=scenarios.names())
-    parser.add_argument("--kills", "--events", type=int, default=STATED_EVENTS, metavar="N", help="faults of each system")
-    parser.add_argument("--mode", type=experiment.some_of(MODES), help="memory, disk, or both (default: the scenario's; disk with disks that lose what was not synced)")
-    parser.add_argument("--drop-unsynced", nargs="?", const="all", choices=("all", "torn"),
-                        help="a killed node loses what it has not synced: all of it, or some, drawn from the seed")
-    parser.add_argument("--names", choices=("strict", "journal"), default="strict",
-                        help="whose names a sync covers there: its own folder's, or all, as with ext4's journal")
-    parser.add_argument("--ignore-sync", metavar="PATTERN", default="",
-                        help="a planted fault: syncs of files and folders of such names do nothing; the run must fail")
-    parser.add_argument("--ballast", type=size, default=0, metavar="SIZE",
-                        help="such as 3G: the leader that the fault meets has at least so much resident memory")
-    parser.add_argument("--replicas", type=int, choices=REPLICAS, help="default: the scenario's")
-    parser.add_argument("--systems", type=experiment.some_of(SYSTEMS),
-                        help="default: all that the scenario's faults can meet")
-    parser.add_argument("--hedge-delay", default="10ms", help="of the proxy and of the application alike")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--quiet-wait", type=float, default=30.0,
-                        help="seconds to wait at most for an idle machine before each block")
-    parser.add_argument("--as", dest="name", metavar="NAME", help="write results/chaos-NAME, not results/chaos-SCENARIO")
-    parser.add_argument("--lab", default="chaos", help="tag of the lab and instance of the proxy (default: chaos)")
-    arguments = parser.parse_args(argv)
-    if not 1 <= arguments.kills <= 1000:
-        parser.error("--kills must be 1 to 1000")
-    scenario = scenarios.load(arguments.scenario)
-    cuts_power = "power-cut" in scenario.kinds
-    if cuts_power and arguments.drop_unsynced is None:
+def experiment_of(scenario: Scenario) -> experiment.Experiment:
+    return experiment.Experiment(
+        f"chaos-{scenario.name}", __doc__, ("mode", "system"), functools.partial(must_show, scenario),
+        lambda *cell: [row_of(scenario, *cell)],
+        {"mode": "mode", "system": "system", "events": "events", "client_errors": "errors",
+         "unavailable_p50_ms": "unavail. p50", "unavailable_p99_ms": "p99", "unavailable_max_ms": "max ms", "outage_p50_ms": "outage p50",
+         "next_answer_p50_ms": "next answer p50", "calm_p50_ms": "calm p50", "duplicates_arrived": "copies", "acked_lost": "lost",
+         "double_applied": "twice", "linearizable": "linearizable", "hr_kv_check_s": "hr-kv-check s",
+         "porcupine_s": "porcupine s", "unsynced_lost_bytes": "unsynced"}, CHARTS,
+        measure=functools.partial(measure, scenario), rounds=1, settle=functools.partial(settle, scenario), plants=PLANTS, tag="chaos",
+        notes=lambda _: {"scenario": scenario.as_json()}, options=(
+            experiment.number("--kills --events", STATED_EVENTS, 1, 1000, help="faults of each system"),
+            experiment.some("--mode", MODES, (), help="memory, disk, or both (default: the scenario's; disk with disks that lose what was not synced)"),
+            ("--drop-unsynced", {"nargs": "?", "const": "all", "choices": ("all", "torn"),
+                                 "help": "a killed node loses what it has not synced: all of it, or some, drawn from the seed"}),
+            ("--names", {"choices": ("strict", "journal"), "default": "strict",
+                         "help": "whose names a sync covers there: its own folder's, or all, as with ext4's journal"}),
+            ("--ignore-sync", {"metavar": "PATTERN", "default": "",
+                               "help": "a planted fault: syncs of files and folders of such names do nothing; the run must fail"}),
+            ("--ballast", {"type": size, "default": 0, "metavar": "SIZE",
+                           "help": "such as 3G: the leader that the fault meets has at least so much resident memory"}),
+            ("--replicas", {"type": int, "choices": REPLICAS, "default": scenario.run.replicas}),
+            experiment.some("--systems", SYSTEMS, systems_for(scenario)),
+            ("--hedge-delay", {"default": "10ms", "help": "of the proxy and of the application alike"}),
+            ("--seed", {"type": int, "default": 1}),
+            ("--as", {"dest": "name", "metavar": "NAME", "help": "write results/chaos-NAME, not results/chaos-SCENARIO"})))
+
+
+def settle(scenario: Scenario, parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    # In the scenario's own folder only what is stated: as many events, and no planted fault.
+    arguments.rounds, arguments.stated_rounds = arguments.kills, STATED_EVENTS
+    if name := arguments.name or (f"{scenario.name}-plant-ignore-sync" if arguments.ignore_sync else ""):
+        arguments.into = arguments.into or Results.folder_named(f"chaos-{name}")
+    if "power-cut" in scenario.kinds and arguments.drop_unsynced is None:
         arguments.drop_unsynced = "all"
     arguments.disks = None
     if arguments.drop_unsynced is not None:
         arguments.disks = DiskSettings(names=arguments.names, torn=arguments.drop_unsynced == "torn",
                                        ignore_sync=arguments.ignore_sync)
     arguments.mode = arguments.mode or ["disk" if arguments.disks is not None else scenario.run.mode]
-    arguments.replicas = arguments.replicas or scenario.run.replicas
-    arguments.systems = arguments.systems or systems_for(scenario)
     for system in set(arguments.systems) - set(systems_for(scenario)):
         parser.error(f"{scenario.name} cannot meet {system}")
     if arguments.disks is not None and (not scenario.kills or arguments.mode != ["disk"]):
@@ -130,7 +120,6 @@ def parse(argv: list[str]) -> argparse.Namespace:
         parser.error("--ballast is for our nodes: name them with --systems")
     if arguments.disks is None and (arguments.ignore_sync or arguments.names != "strict"):
         parser.error("--ignore-sync and --names are about --drop-unsynced")
-    return arguments
 
 
 def systems_for(scenario: Scenario) -> list[str]:
@@ -141,29 +130,4 @@ def systems_for(scenario: Scenario) -> list[str]:
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
-    scenario = scenarios.load(arguments.scenario)
-    print(f"{scenario.name}: {scenario.what}\n", flush=True)
-    try:
-        require_checkers()
-    except CommandFailed as error:
-        print(f"chaos: {error}", file=sys.stderr)
-        return 1
-    with Lab(arguments.lab, replicas=arguments.replicas) as lab:
-        # Only now: the run that has the lab may be writing there.
-        results = results_of(arguments, scenario)
-        cells = measure(lab, arguments, scenario, results)
-    rows = [cell.row(scenario) for cell in cells]
-    configs = {key: config for cell in cells for key, config in cell.configs.items()}
-    return experiment.conclude(
-        results, results.manifest(configs, events=arguments.kills, seed=arguments.seed,
-                          checkers=sorted({f"{name} {found.get('version', '')}".strip() for cell in cells
-                                           for block in cell.blocks
-                                           for name, found in block.verdict["checkers"].items()}),
-                          scenario=scenario.as_json()),
-        rows, must_show(rows, arguments.kills, arguments.hedge_delay, scenario, arguments.ballast),
-        {"mode": "mode", "system": "system", "events": "events", "client_errors": "errors",
-         "unavailable_p50_ms": "unavail. p50", "unavailable_p99_ms": "p99", "unavailable_max_ms": "max ms",
-         "outage_p50_ms": "outage p50", "next_answer_p50_ms": "next answer p50", "calm_p50_ms": "calm p50", "duplicates_arrived": "copies", "acked_lost": "lost",
-         "double_applied": "twice", "linearizable": "linearizable", "hr_kv_check_s": "hr-kv-check s",
-         "porcupine_s": "porcupine s", **({"unsynced_lost_bytes": "unsynced"} if arguments.disks else {})}, CHARTS)
+    return experiment_of(scenarios.load(argv[0])).main(argv[1:])

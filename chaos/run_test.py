@@ -13,8 +13,12 @@ ROW = {"system": "hedgerow", "mode": "memory", "events": 100, "client_errors": 0
 
 
 def missed(*rows: dict, kills: int = 100, hedge_delay: str = "10ms", name: str = "leader-kill") -> list[str]:
-    checks = promises.must_show(list(rows), kills, hedge_delay, scenario.load(name))
+    checks = promises.must_show(scenario.load(name), [{"events_wanted": kills, "hedge_delay": hedge_delay, **row} for row in rows])
     return [check.what for check in checks if not check.met]
+
+
+def parsed(argv: list[str]):
+    return run.experiment_of(scenario.load(argv[0])).parse(argv[1:])
 
 
 def other(system: str, unavailable: float, outage: float) -> dict:
@@ -50,8 +54,7 @@ def test_how_long_a_fault_may_last_depends_on_the_fault():
 
 def test_a_leader_without_its_ballast_shows_nothing():
     def checks(resident_bytes: int) -> list[str]:
-        return [check.what for check in promises.must_show([{**ROW, "leader_resident_bytes": resident_bytes}], 100, "10ms",
-                                                      scenario.load("leader-kill"), 3 << 30) if not check.met]
+        return missed({**ROW, "leader_resident_bytes": resident_bytes, "ballast_bytes": 3 << 30})
 
     assert not checks(3 << 30)
     assert checks((3 << 30) - 1) == ["memory: resident memory of the leader, of every event"]
@@ -65,8 +68,8 @@ def test_sizes_are_powers_of_two(text, bytes_):
 @pytest.mark.parametrize("argv", [["--ballast=17G"], ["--ballast=3g"], ["--ballast=3G"]])
 def test_ballast_is_bounded_and_not_for_etcd(argv):
     with pytest.raises(SystemExit):
-        run.parse(["leader-kill", *argv])
-    assert run.parse(["leader-kill", "--ballast=1G", "--systems=hedgerow"]).ballast == 1 << 30
+        parsed(["leader-kill", *argv])
+    assert parsed(["leader-kill", "--ballast=1G", "--systems=hedgerow"]).ballast == 1 << 30
 
 
 def test_etcd_is_judged_by_its_kinder_figure():
@@ -102,15 +105,28 @@ def test_disks_that_lose_what_was_not_synced_judge_durability_alone():
 
 
 def test_a_power_cut_is_of_disks_that_lose_what_was_not_synced():
-    arguments = run.parse(["power-cut"])
+    arguments = parsed(["power-cut"])
     assert arguments.mode == ["disk"] and arguments.disks == DiskSettings()
-    torn = run.parse(["leader-kill", "--mode", "disk", "--drop-unsynced", "torn", "--names", "journal"])
+    torn = parsed(["leader-kill", "--mode", "disk", "--drop-unsynced", "torn", "--names", "journal"])
     assert torn.disks == DiskSettings(names="journal", torn=True)
-    assert run.parse(["leader-kill"]).disks is None and run.parse(["leader-kill"]).mode == ["memory"]
+    assert parsed(["leader-kill"]).disks is None and parsed(["leader-kill"]).mode == ["memory"]
     for wrong in (["power-cut", "--mode", "memory"], ["leader-pause", "--drop-unsynced"], ["leader-kill", "--ignore-sync", "*"],
                   ["leader-kill", "--names", "journal"], ["leader-kill", "--drop-unsynced", "some"]):
         with pytest.raises(SystemExit):
-            run.parse(wrong)
+            parsed(wrong)
+
+
+def test_what_needs_a_machine_of_its_own_is_told_from_what_always_holds():
+    row = {**ROW, "unavailable_p50_ms": 6.0, "unavailable_max_ms": 2001.0, "events_wanted": 100, "hedge_delay": "10ms"}
+    checks = promises.must_show(scenario.load("leader-kill"), [row, other("noproxy-app", 3, 3)])
+    assert [check.what for check in checks if not (check.met or check.needs_full)] == ["memory: unavailable, at most"]
+    assert len([check for check in checks if check.needs_full and not check.met]) == 2
+
+
+def test_a_short_run_and_one_of_disks_that_ignore_syncs_take_nobodys_place():
+    short, planted = parsed(["leader-kill", "--events=99"]), parsed(["leader-kill", "--drop-unsynced", "--ignore-sync=*"])
+    assert short.rounds < short.stated_rounds and parsed(["leader-kill"]).rounds == short.stated_rounds
+    assert planted.into.name == "chaos-leader-kill-plant-ignore-sync" and parsed(["leader-kill", "--as=x"]).into.name == "chaos-x"
 
 
 def test_blocks_add_up():
@@ -120,12 +136,12 @@ def test_blocks_add_up():
 
 
 def test_the_command_line():
-    arguments = run.parse(["leader-kill", "--kills", "20", "--mode", "memory,disk", "--systems", "hedgerow,etcd-tuned"])
+    arguments = parsed(["leader-kill", "--kills", "20", "--mode", "memory,disk", "--systems", "hedgerow,etcd-tuned"])
     assert (arguments.kills, arguments.mode, arguments.systems) == (20, ["memory", "disk"], ["hedgerow", "etcd-tuned"])
-    for wrong in (["no-such"], ["leader-kill", "--kills", "0"], ["leader-kill", "--replicas", "4"],
+    for wrong in (["leader-kill", "--kills", "0"], ["leader-kill", "--replicas", "4"],
                   ["leader-kill", "--systems", "paxos"]):
         with pytest.raises(SystemExit):
-            run.parse(wrong)
+            parsed(wrong)
 
 
 @pytest.mark.parametrize(("file", "is_log"), [("node/segments/0000000000000001", True), ("member/wal/0-0.wal", True),

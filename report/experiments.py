@@ -8,7 +8,7 @@ from pathlib import Path
 
 from bench import (at_once, dns_stall, election, experiment, heartbeat, kv, membership, observe, offload, parking, phases, proxy_cost,
                    raft_hedge, restart, seed_hedge, steer)
-from chaos import flood, network, no_false_elections, rotate_keys, steer_starts, upgrade, worker_churn
+from chaos import flood, network, no_false_elections, rotate_keys, scenario, steer_starts, upgrade, worker_churn
 from chaos import run as chaos
 from demo import dns as demo_dns
 from demo import kv as demo_kv
@@ -16,9 +16,8 @@ from demo import kv as demo_kv
 DECLARED = {module.NAME: module.EXPERIMENT for module in (
     at_once, dns_stall, election, heartbeat, kv, membership, observe, offload, parking, phases, proxy_cost, raft_hedge, restart, seed_hedge,
     steer, flood, network, no_false_elections, rotate_keys, steer_starts, upgrade, worker_churn)}
-CHARTS = {**{name: each.charts for name, each in DECLARED.items()},
-          **{module.NAME: module.CHARTS for module in (demo_kv, demo_dns)},
-          "chaos-leader-kill": chaos.CHARTS}
+DECLARED |= {each.name: each for each in map(chaos.experiment_of, map(scenario.load, scenario.names()))}
+CHARTS = {**{name: each.charts for name, each in DECLARED.items()}, **{module.NAME: module.CHARTS for module in (demo_kv, demo_dns)}}
 
 
 def main(argv: list[str]) -> int:

@@ -20,6 +20,7 @@ from chaos.block import run_block
 from chaos.systems import Settings
 from deploy.lab import Lab, names, netns
 from deploy.lab.data_dirs import MODES, DataDirs
+from report.experiments import main as judge
 
 PROJECT = Path(__file__).resolve().parents[2]
 TAG = f"self{os.getpid()}5"
@@ -77,7 +78,14 @@ def test_scenarios_hold_and_their_faults_bite(tmp_path):
     assert rows["daemon-kill"]["bites"] == {"adopted": 1}
     for name, row in rows.items():
         assert row["acked_lost"] == row["double_applied"] == row["client_errors"] == 0 and row["linearizable"], row
-        assert list((tmp_path / "raw").glob(f"{name}-01*.csv.gz"))
+        assert list((tmp_path / "raw" / name / "raw").glob("memory-hedgerow-01*.csv.gz"))
+    # A verdict is made again of the raw files alone, also where they were damaged since: an answer that no client got was lost.
+    folder = tmp_path / "raw" / "duplication-requests"
+    assert judge([str(folder)]) == 0
+    file = folder / "raw" / "memory-hedgerow-01.json"
+    block = json.loads(file.read_text(encoding="ascii"))
+    file.write_text(json.dumps({**block, "verdict": {**block["verdict"], "acked_lost": 1}}), encoding="ascii")
+    assert judge([str(folder)]) == 1
 
 
 def test_a_fault_that_does_nothing_is_missed(tmp_path):
