@@ -12,6 +12,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/functional/function_ref.h"
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "bench/load/histogram.h"
@@ -45,7 +46,28 @@ struct ClosedLoopReport {
   double seconds = 0;     // how long the measured part was
 };
 
+// The clients of one store, as the loop knows them, whatever they speak. Times are operate::Monotonic_ns'.
+class Callers {
+ public:
+  enum class Ending : uint8_t { kAnswered, kFailed, kLost };
+  struct Ended {
+    size_t caller;
+    Ending ending;
+    uint64_t sent_ns;
+    uint64_t ended_ns;
+  };
+
+  virtual ~Callers() = default;
+  // The operation of the options; the caller has nothing under way.
+  virtual absl::Status Send(size_t caller, std::string key) = 0;
+  // Waits for the first request that ends, at most until then; may return earlier. `on_ended` may send.
+  virtual absl::Status Wait(uint64_t until_ns, absl::FunctionRef<absl::Status(const Ended&)> on_ended) = 0;
+};
+
 // `on_phase` is called when the measured part begins and when it has ended.
+absl::StatusOr<ClosedLoopReport> RunLoop(const ClosedLoopOptions& options, Callers& callers,
+                                         void (*on_phase)(const char* phase));
+// Of our own store.
 absl::StatusOr<ClosedLoopReport> RunClosedLoop(const ClosedLoopOptions& options, void (*on_phase)(const char* phase));
 
 }  // namespace hedgerow::bench

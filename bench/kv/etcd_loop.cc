@@ -10,15 +10,13 @@
 #include <grpcpp/grpcpp.h>
 
 #include "absl/strings/str_cat.h"
-#include "bench/load/udp_socket.h"
 #include "chaos/etcd/kv.grpc.pb.h"
+#include "operate/clock.h"
 
 namespace hedgerow::bench {
 namespace {
 
 constexpr auto kConnectWithin = std::chrono::seconds(10);
-
-uint64_t Now_ns() { return static_cast<uint64_t>(MonotonicNs()); }
 
 // gRPC would let channels to one address share a connection: a pool of its own keeps each one's apart.
 std::shared_ptr<grpc::Channel> Connection(const std::string& server) {
@@ -27,18 +25,18 @@ std::shared_ptr<grpc::Channel> Connection(const std::string& server) {
   return grpc::CreateCustomChannel(absl::StrCat("ipv4:", server), grpc::InsecureChannelCredentials(), arguments);
 }
 
-class EtcdLoop {
+class EtcdCallers final : public Callers {
  public:
-  explicit EtcdLoop(const ClosedLoopOptions& options) : options_(options) {}
-  ~EtcdLoop();
+  explicit EtcdCallers(const ClosedLoopOptions& options) : options_(options), calls_(options.clients) {}
+  ~EtcdCallers() override;
 
   absl::Status Connect(size_t connections);
-  ClosedLoopReport Run(void (*on_phase)(const char*));
+  absl::Status Send(size_t caller, std::string key) override;
+  absl::Status Wait(uint64_t until_ns, absl::FunctionRef<absl::Status(const Ended&)> on_ended) override;
 
  private:
-  struct Caller {
+  struct Call {
     etcdserverpb::KV::Stub* stub = nullptr;
-    uint64_t next_key = 0;
     uint64_t sent_ns = 0;
     std::unique_ptr<grpc::ClientContext> context{};
     grpc::Status status{};
@@ -48,22 +46,14 @@ class EtcdLoop {
     std::unique_ptr<grpc::ClientAsyncResponseReader<etcdserverpb::PutResponse>> put_reader{};
   };
 
-  void Send(size_t index);
-  void Collect(size_t index);
-  void CollectFor(absl::Duration duration);
-
   const ClosedLoopOptions& options_;
   std::vector<std::unique_ptr<etcdserverpb::KV::Stub>> stubs_;
   grpc::CompletionQueue queue_;
-  std::vector<Caller> callers_;
-  size_t outstanding_ = 0;
-  bool stopping_ = false;
-  uint64_t begin_ns_ = UINT64_MAX;  // of the measured part
-  ClosedLoopReport report_;
+  std::vector<Call> calls_;
 };
 
-// Every call has a deadline, so this ends; the queue writes into the callers until it is empty.
-EtcdLoop::~EtcdLoop() {
+// Every call has a deadline, so this ends; the queue writes into the calls until it is empty.
+EtcdCallers::~EtcdCallers() {
   queue_.Shutdown();
   void* tag = nullptr;
   bool ok = false;
@@ -71,7 +61,7 @@ EtcdLoop::~EtcdLoop() {
   }
 }
 
-absl::Status EtcdLoop::Connect(size_t connections) {
+absl::Status EtcdCallers::Connect(size_t connections) {
   for (size_t i = 0; i < connections; ++i) {
     const std::shared_ptr<grpc::Channel> channel = Connection(options_.server);
     if (!channel->WaitForConnected(std::chrono::system_clock::now() + kConnectWithin)) {
@@ -79,80 +69,57 @@ absl::Status EtcdLoop::Connect(size_t connections) {
     }
     stubs_.push_back(etcdserverpb::KV::NewStub(channel));
   }
-  callers_.resize(options_.clients);
-  for (size_t i = 0; i < callers_.size(); ++i) callers_[i].stub = stubs_[i % stubs_.size()].get();
+  for (size_t i = 0; i < calls_.size(); ++i) calls_[i].stub = stubs_[i % stubs_.size()].get();
   return absl::OkStatus();
 }
 
-void EtcdLoop::Send(size_t index) {
-  Caller& caller = callers_[index];
-  caller.context = std::make_unique<grpc::ClientContext>();
-  caller.context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(options_.timeout));
-  void* const tag = reinterpret_cast<void*>(index);
-  std::string key = absl::StrCat("bench/", index, "/", caller.next_key++ % options_.keys);
-  caller.sent_ns = Now_ns();
-  ++outstanding_;
+absl::Status EtcdCallers::Send(size_t caller, std::string key) {
+  Call& call = calls_[caller];
+  call.context = std::make_unique<grpc::ClientContext>();
+  call.context->set_deadline(std::chrono::system_clock::now() + absl::ToChronoNanoseconds(options_.timeout));
+  void* const tag = reinterpret_cast<void*>(caller);
+  call.sent_ns = operate::Monotonic_ns();
   if (options_.operation == KvOperation::kGet) {
     etcdserverpb::RangeRequest request;
     request.set_key(std::move(key));
-    caller.range_reader = caller.stub->AsyncRange(caller.context.get(), request, &queue_);
-    caller.range_reader->Finish(&caller.range, &caller.status, tag);
-    return;
+    call.range_reader = call.stub->AsyncRange(call.context.get(), request, &queue_);
+    call.range_reader->Finish(&call.range, &call.status, tag);
+  } else {
+    etcdserverpb::PutRequest request;
+    request.set_key(std::move(key));
+    request.set_value(std::string(options_.value_bytes, 'v'));
+    call.put_reader = call.stub->AsyncPut(call.context.get(), request, &queue_);
+    call.put_reader->Finish(&call.put, &call.status, tag);
   }
-  etcdserverpb::PutRequest request;
-  request.set_key(std::move(key));
-  request.set_value(std::string(options_.value_bytes, 'v'));
-  caller.put_reader = caller.stub->AsyncPut(caller.context.get(), request, &queue_);
-  caller.put_reader->Finish(&caller.put, &caller.status, tag);
+  return absl::OkStatus();
 }
 
-void EtcdLoop::Collect(size_t index) {
-  const Caller& caller = callers_[index];
-  --outstanding_;
-  if (caller.sent_ns >= begin_ns_) {
-    if (caller.status.ok()) {
-      ++report_.answered;
-      report_.latency_ns.Record(Now_ns() - caller.sent_ns);
-    } else if (caller.status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-      ++report_.lost;
-    } else {
-      ++report_.failed;
-    }
-  }
-  if (!stopping_) Send(index);
-}
-
-void EtcdLoop::CollectFor(absl::Duration duration) {
-  const auto end = std::chrono::system_clock::now() + absl::ToChronoNanoseconds(duration);
+absl::Status EtcdCallers::Wait(uint64_t until_ns, absl::FunctionRef<absl::Status(const Ended&)> on_ended) {
+  const uint64_t now_ns = operate::Monotonic_ns();
+  const auto until =
+      std::chrono::system_clock::now() + std::chrono::nanoseconds(until_ns > now_ns ? until_ns - now_ns : 0);
   void* tag = nullptr;
   bool ok = false;
-  while (outstanding_ > 0 && std::chrono::system_clock::now() < end) {
-    if (queue_.AsyncNext(&tag, &ok, end) != grpc::CompletionQueue::GOT_EVENT) return;
-    Collect(reinterpret_cast<size_t>(tag));
-  }
-}
-
-ClosedLoopReport EtcdLoop::Run(void (*on_phase)(const char*)) {
-  for (size_t i = 0; i < callers_.size(); ++i) Send(i);
-  CollectFor(options_.warm_up);
-  on_phase("measuring");
-  begin_ns_ = Now_ns();
-  CollectFor(options_.measured);
-  report_.seconds = static_cast<double>(Now_ns() - begin_ns_) / 1e9;
-  stopping_ = true;
-  on_phase("measured");
-  CollectFor(options_.timeout + absl::Seconds(1));  // each has a deadline
-  return std::move(report_);
+  if (queue_.AsyncNext(&tag, &ok, until) != grpc::CompletionQueue::GOT_EVENT) return absl::OkStatus();
+  const auto caller = reinterpret_cast<size_t>(tag);
+  const Call& call = calls_[caller];
+  const bool lost = call.status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+  return on_ended({.caller = caller,
+                   .ending = call.status.ok() ? Ending::kAnswered
+                             : lost           ? Ending::kLost
+                                              : Ending::kFailed,
+                   .sent_ns = call.sent_ns,
+                   .ended_ns = operate::Monotonic_ns()});
 }
 
 }  // namespace
 
 absl::StatusOr<ClosedLoopReport> RunEtcdClosedLoop(const ClosedLoopOptions& options, size_t connections,
                                                    void (*on_phase)(const char* phase)) {
-  if (options.rate_per_s > 0) return absl::InvalidArgumentError("etcd's clients are a closed loop: no --rate");
-  EtcdLoop loop(options);
-  if (absl::Status status = loop.Connect(connections == 0 ? options.clients : connections); !status.ok()) return status;
-  return loop.Run(on_phase);
+  EtcdCallers callers(options);
+  absl::Status connected = callers.Connect(connections == 0 ? options.clients : connections);
+  if (!connected.ok()) return connected;
+  return RunLoop(options, callers, on_phase);
 }
 
 }  // namespace hedgerow::bench

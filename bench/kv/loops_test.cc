@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Both closed loops against stores of a few lines on the loopback: no client asks again before it has its
-// answer, and what is counted is what was served. Bounds are wide: these tests must hold on a busy machine.
+// The loop with both kinds of callers, against stores of a few lines on the loopback: no client asks again before it
+// has its answer, and what is counted is what was served. Bounds are wide: these tests must hold on a busy machine.
 #include <atomic>
 #include <memory>
 #include <string>
@@ -194,10 +194,13 @@ TEST(HkvPacedLoad, ARequestThatWaitsForAFreeClientHasWaited) {
       << "those that fell due meanwhile waited for the only client";
 }
 
-TEST(EtcdClosedLoopOptions, EtcdIsNotPaced) {
-  ClosedLoopOptions options = Options("127.0.0.1:1", KvOperation::kPut);
-  options.rate_per_s = 1;
-  EXPECT_EQ(RunEtcdClosedLoop(options, 1, Ignore).status().code(), absl::StatusCode::kInvalidArgument);
+TEST_P(EtcdClosedLoop, RequestsLeaveAtTheRateAskedToo) {
+  ClosedLoopOptions options = Options(address_, GetParam());
+  options.rate_per_s = 500;
+  const auto report = RunEtcdClosedLoop(options, 1, Ignore);
+  ASSERT_TRUE(report.ok()) << report.status();
+  EXPECT_LE(static_cast<double>(report->answered + report->failed), 500 * report->seconds + 15);
+  EXPECT_GE(static_cast<double>(report->answered + report->failed + report->behind), 500 * report->seconds - 15);
 }
 
 }  // namespace
