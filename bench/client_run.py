@@ -11,12 +11,12 @@ import json
 import signal
 import subprocess
 import sys
-import tempfile
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from bench import cpu_time, pinning
 from bench.manifest import ROOT, binary
+from deploy.dev import temporary
 from deploy.lab import CommandFailed, Host, netns
 
 MODES = ("baseline", "app-cc", "wheel")
@@ -50,7 +50,7 @@ def run_client(host: Host, argv: Sequence[str], lab_netns: Sequence[str], *, str
                on_event: EventHook | None = None, hurried: bool = False) -> ClientRun:
     """Runs the client to its end. `lab_netns` are the namespaces whose processes make up the experiment. `hurried`: ahead of
     everything else on this machine."""
-    with tempfile.TemporaryDirectory(prefix="hedgerow-bench-") as folder:
+    with temporary.folder("bench") as folder:
         out = Path(folder, "report.json")
         before, after = follow(host, [*argv, f"--out={out}", "--progress"], lambda _pid: _experiment(lab_netns, stress), on_event, hurried,
                                stdout=subprocess.DEVNULL)

@@ -49,7 +49,7 @@ def work_of(frames: Sequence[str]) -> str:
 @contextlib.contextmanager
 def sampling() -> Iterator[dict]:
     """Of the block's time; what it yields is filled when the block is over: samples by process, in soft interrupts and not, by kind."""
-    with subprocess.Popen(["bpftrace", "-f", "json", "-e", _PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
+    with subprocess.Popen(["setpriv", "--pdeathsig", "KILL", "bpftrace", "-f", "json", "-e", _PROGRAM], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
         try:
             # It ends, and with it its output, when it cannot attach.
             samples, found = any('"printf"' in line for line in child.stdout), {}

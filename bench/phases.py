@@ -15,7 +15,6 @@ import dataclasses
 import math
 import os
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
@@ -27,6 +26,7 @@ from bench.histogram import quantile
 from bench.outcome import Check, at_least, at_most, median
 from bench.pinning import hurry
 from bench.replicas import BenchServer, packets_received
+from deploy.dev import temporary
 from deploy.lab import VIP_RAW, CommandFailed, Lab
 from plots import looks
 from plots.charts import Charts, Times
@@ -200,7 +200,7 @@ def run_once(lab: Lab, script: Script, mode: str, phases: list[tuple[str, float,
         "--workload=raw", "--loop=open", f"--rate={script.rate}", f"--seconds={phases[-1][2]:g}", f"--timeout={TIMEOUT_S}s", *script.client,
         f"--seed={seed}", "--linger=500ms", "--warmup=200"], DELAY)
     with contextlib.ExitStack() as stack:
-        requests = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hedgerow-bench-")), "requests.csv")
+        requests = Path(stack.enter_context(temporary.folder("bench")), "requests.csv")
         # Different seeds: they are slow for different requests. Every mode of a round meets the same times.
         servers = {name: stack.enter_context(BenchServer(lab.replica(name), "hr-tail-server", [
             f"--listen={address}:{PORT}", f"--factor={SLOWER}", *script.server, f"--seed={10 * seed + number}"]))

@@ -7,10 +7,10 @@ Figures from there are a model: one emulated CPU, a nanosecond per instruction, 
 import json
 import shutil
 import sys
-import tempfile
 from pathlib import Path
 
 from bench.manifest import ROOT, build_dir, commit
+from deploy.dev import temporary
 from deploy.vm import image, kernels, machine
 
 SERIES = tuple(kernels.SUITES)
@@ -24,7 +24,7 @@ def run(series: str, module: str, arguments: list[str], name: str) -> Path | Non
     shutil.rmtree(folder, ignore_errors=True)
     try:
         kernel = kernels.get(series)
-        with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+        with temporary.folder("vm") as scratch:
             words = [module, name, *arguments]
             archive = image.build(kernel, image.PARTS / "bench.sh", words, build_dir(), Path(scratch))
             outcome = machine.run(kernel, archive, machine.Settings(timeout_s=_TIMEOUT_S), folder,

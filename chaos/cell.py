@@ -5,7 +5,6 @@ import dataclasses
 import gzip
 import re
 import shutil
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from bench.histogram import quantile
 from chaos.block import final_of, run_block
 from chaos.scenario import OUTAGE, Scenario
 from chaos.systems import Settings
+from deploy.dev import temporary
 from deploy.lab import Lab
 
 EVENTS_OF_A_BLOCK = 10
@@ -85,7 +85,7 @@ def block_sizes(events: int) -> list[int]:
 
 def one_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, raw: Path, name: str, **how) -> dict:
     """Measured; its histories are kept in `raw`, also where something went wrong: then they are wanted most, with the logs."""
-    with tempfile.TemporaryDirectory(prefix="hedgerow-chaos-") as folder:
+    with temporary.folder("chaos") as folder:
         history = Path(folder, "history.csv")
         try:
             return dataclasses.asdict(run_block(lab, system, scenario, settings, history=history, **how))

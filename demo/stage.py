@@ -4,7 +4,6 @@ everything down, whatever it was that ended them.
 """
 
 import argparse
-import contextlib
 import dataclasses
 import sys
 import time
@@ -12,7 +11,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from bench import stopping
-from bench.manifest import binary
 from deploy.lab import Lab, LabInUse
 from deploy.lab import netns as lab_netns
 from deploy.lab.data_dirs import DataDirs
@@ -30,21 +28,7 @@ class Stage:
 
     def take_down(self) -> None:
         """Everything a demo may have left, whoever started it and however it ended; a running demo is left alone."""
-        registry = Lab(self.tag).registry
-        if not registry.try_lock():
-            raise LabInUse(self.tag)
-        try:
-            with contextlib.suppress(LookupError):
-                client = Lab.attach(self.tag).client
-                socket = client.scratch(f"hedgerow-{self.instance}") / "admin.sock"
-                if socket.exists():
-                    client.run([binary("hedgerow"), "down", "--socket", socket], check=False, timeout=60)
-                client.run([binary("hedgerow"), "clean", "--instance", self.instance], check=False, timeout=60)
-        finally:
-            registry.unlock()
         Lab.clean(self.tag)
-        if self.durability:
-            self.data.remove()
 
     @property
     def data(self) -> DataDirs:

@@ -9,12 +9,12 @@ import os
 import re
 import shutil
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from bench.manifest import build_dir, commit, why_missing
 from bench.outcome import Check, Results, print_checks
+from deploy.dev import temporary
 from deploy.vm import kernels, machine
 from deploy.vm.kernels import Broken, Unavailable
 from dst import image
@@ -130,7 +130,7 @@ def main(argv: list[str]) -> int:
     seeds = arguments.seeds or range(arguments.seed, arguments.seed + 1)
     try:
         kernel = kernels.get(arguments.kernel)
-        with tempfile.TemporaryDirectory(prefix="hedgerow-dst-") as scratch:
+        with temporary.folder("dst") as scratch:
             base = image.make_base(kernel, build_dir(), Path(scratch), with_bugs=bool(arguments.bug))
             return _run(arguments, seeds, kernel, base)
     except Unavailable as why:

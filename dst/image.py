@@ -7,11 +7,11 @@ Names sorted, times and owners fixed (deploy/vm/image.py): the same files give t
 
 import shutil
 import subprocess
-import tempfile
 from pathlib import Path
 
 import yaml
 
+from deploy.dev import temporary
 from deploy.lab.programs import noted
 from deploy.vm import image
 from deploy.vm.kernels import Broken, Kernel
@@ -35,7 +35,7 @@ def make_base(kernel: Kernel, build_dir: Path, into: Path, with_bugs: bool = Fal
     """What all seeds share."""
     node = build_dir / "bin" / (NODE_WITH_BUGS if with_bugs else NODE)
     programs = {name: noted(build_dir / "bin" / name) for name in _PROGRAMS} | {NODE: noted(node)}
-    with tempfile.TemporaryDirectory(prefix="hedgerow-dst-") as scratch:
+    with temporary.folder("dst") as scratch:
         root = Path(scratch)
         image.make_small_system(kernel, programs, _TOOLS, _MODULES, root)
         (root / "dst").mkdir()
@@ -48,7 +48,7 @@ def make_base(kernel: Kernel, build_dir: Path, into: Path, with_bugs: bool = Fal
 def make(base: Path, plan: Plan, build_dir: Path, into: Path, bug: str = "") -> Path:
     """The image of one seed."""
     archive = into / "image.cpio"
-    with tempfile.TemporaryDirectory(prefix="hedgerow-dst-") as scratch:
+    with temporary.folder("dst") as scratch:
         root = Path(scratch)
         payload = root / "payload"
         payload.mkdir()

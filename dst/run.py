@@ -9,11 +9,11 @@ import dataclasses
 import hashlib
 import json
 import re
-import tempfile
 from pathlib import Path
 
 from bench.manifest import build_dir, why_missing
 from chaos.judgement import judge, judge_twice
+from deploy.dev import temporary
 from deploy.lab import CommandFailed
 from deploy.vm import machine
 from deploy.vm.kernels import Kernel
@@ -44,7 +44,7 @@ class Outcome:
 def run_seed(kernel: Kernel, base: Path, plan: Plan, files: Path, bug: str = "") -> Outcome:
     """`base` is image.make_base()'s; what the machine leaves comes into the folder `files`, which is new."""
     files.mkdir(parents=True)
-    with tempfile.TemporaryDirectory(prefix="hedgerow-dst-") as scratch:
+    with temporary.folder("dst") as scratch:
         archive = image.make(base, plan, build_dir(), Path(scratch), bug)
         settings = machine.Settings("det", plan.seed, memory_mb=_MEMORY_MB, timeout_s=_MACHINE_WITHIN_S)
         ended = machine.run(kernel, archive, settings, files)

@@ -95,6 +95,12 @@ cmd_lab() {
   "$PYTHON" -m deploy.lab "$@"
 }
 
+# What killed runs have left on this machine.
+cmd_clean() {
+  require_root clean
+  "$PYTHON" -m deploy.lab clean "$@"
+}
+
 # Every system call of every program's life fails; arguments: --all, --seconds, --seed, --life, --plant.
 cmd_faults() {
   ready_to_run faults

@@ -3,11 +3,12 @@
 
 import argparse
 import os
+import shutil
 import sys
 import time
 
-from deploy.lab import Lab, LabInUse, netns
-from deploy.lab.data_dirs import remove_all
+from deploy.dev import temporary
+from deploy.lab import Lab, LabInUse, names, netns
 
 
 def _up(args: argparse.Namespace) -> int:
@@ -23,8 +24,21 @@ def _up(args: argparse.Namespace) -> int:
 
 def _down(args: argparse.Namespace) -> int:
     found = Lab.clean(args.tag)
-    remove_all(args.tag)
     print(f"lab {args.tag} is down" if found else f"no lab {args.tag}")
+    return 0
+
+
+def _clean(args: argparse.Namespace) -> int:
+    """What killed runs have left, and labs that were kept, of one tag or of all. What belongs to a living process stays."""
+    for tag in [args.tag] if args.tag else names.tags():
+        try:
+            Lab.clean(tag)
+            print(f"lab {tag}: removed")
+        except LabInUse as error:
+            print(error)
+    for path in temporary.left_behind():
+        shutil.rmtree(path, ignore_errors=True)
+        print(f"{path}: removed")
     return 0
 
 
@@ -54,9 +68,9 @@ def _print_hosts(lab: Lab) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python3 -m deploy.lab", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    for name, action in (("up", _up), ("down", _down), ("status", _status), ("shell", _shell)):
+    for name, action in (("up", _up), ("down", _down), ("status", _status), ("shell", _shell), ("clean", _clean)):
         command = commands.add_parser(name)
-        command.add_argument("--tag", default="lab", help="name of the lab (default: lab)")
+        command.add_argument("--tag", default=None if name == "clean" else "lab", help="name of the lab (default: lab; clean: all)")
         command.set_defaults(action=action)
         if name == "up":
             command.add_argument("--replicas", type=int, default=2)

@@ -11,11 +11,9 @@ import tempfile
 from pathlib import Path
 
 from deploy.lab import node_pins
-from deploy.lab.names import check_tag
+from deploy.lab.names import DATA, check_tag
 
-MODES = ("memory", "disk")
-# Debian's own places: /dev/shm is a tmpfs everywhere, /var/tmp outlives a boot and so is on a disk.
-_PARENTS = {"memory": Path("/dev/shm"), "disk": Path("/var/tmp")}
+MODES = tuple(DATA)
 
 
 def remove_all(tag: str) -> None:
@@ -25,7 +23,7 @@ def remove_all(tag: str) -> None:
 
 
 def _remove(mode: str, tag: str) -> None:
-    for path in _PARENTS[mode].glob(f"{_prefix(tag)}*"):
+    for path in DATA[mode].glob(f"{_prefix(tag)}*"):
         _unmount_below(path)
         for node in path.glob("*"):
             node_pins.remove(node)
@@ -40,7 +38,7 @@ class DataDirs:
     """`path` exists inside the `with` block. One at a time for a tag and mode."""
 
     def __init__(self, tag: str, mode: str):
-        self.parent = _PARENTS[mode]
+        self.parent = DATA[mode]
         self._mode, self._tag = mode, check_tag(tag)
         kind = file_system(self.parent)
         if (kind == "tmpfs") != (mode == "memory"):

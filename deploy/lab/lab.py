@@ -9,13 +9,14 @@ same code removes what a killed run left.
 import contextlib
 import os
 import re
+import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError
 
-from deploy.lab import names, netns
+from deploy.lab import data_dirs, names, netns, node_pins
 from deploy.lab import nat as container_nat
 from deploy.lab.host import UPLINK, Host
 from deploy.lab.registry import Registry
@@ -119,14 +120,17 @@ class Lab:
 
     @classmethod
     def clean(cls, tag: str) -> bool:
-        """Removes whatever a lab with this tag left; True when there was something. A lab whose owner is alive
-        is refused."""
-        registry = Registry(names.check_tag(tag))
-        found = registry.path.exists() or bool(netns.of_lab(tag))
+        """Removes whatever a lab with this tag left, its nodes' data and what its proxies and groups have pinned; True when there was
+        something. A lab whose owner is alive is refused."""
+        registry, found = Registry(names.check_tag(tag)), tag in names.tags()
         if not registry.try_lock():
             raise LabInUse(f"lab {tag!r} belongs to a living process")
-        registry.kill_all()
         _remove(registry)
+        # bench/product.py and bench/steer_systems.py name these; the links on which programs were are gone with the hosts.
+        pinned = [node_pins.PINS / folder.name.partition("-hedgerow-")[2] for folder in registry.path.glob("*-hedgerow-*")]
+        for path in (*pinned, *node_pins.PINS.with_name("hedgerow-steer").glob(f"hr-{tag}-*")):
+            shutil.rmtree(path, ignore_errors=True)
+        data_dirs.remove_all(tag)
         registry.remove_files()
         registry.unlock()
         return found

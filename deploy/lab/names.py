@@ -11,6 +11,9 @@ from pathlib import Path
 RUN_DIR = Path("/run/hedgerow-lab")
 NETNS_DIR = Path("/run/netns")
 
+# Where nodes keep their data. Debian's own places: /dev/shm is a tmpfs everywhere, /var/tmp outlives a boot and so is on a disk.
+DATA = {"memory": Path("/dev/shm"), "disk": Path("/var/tmp")}
+
 CLIENT = "client"
 INNER = "inner"
 SWITCH = "sw"
@@ -56,6 +59,14 @@ def host_of_netns(tag: str, name: str) -> str | None:
 
 def run_dir(tag: str) -> Path:
     return RUN_DIR / check_tag(tag)
+
+
+def tags() -> list[str]:
+    """Of all labs that are up or have left something."""
+    left = [path.name.partition("-")[0] for path in RUN_DIR.glob("*")]
+    left += [path.name.split("-")[1] for path in NETNS_DIR.glob("hr-*-*")]
+    left += [path.name.split("-")[2] for parent in DATA.values() for path in parent.glob("hedgerow-lab-*-*")]
+    return sorted(set(filter(_TAG.fullmatch, left)))
 
 
 def client_name(number: int) -> str:

@@ -4,10 +4,10 @@
 import argparse
 import os
 import sys
-import tempfile
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+from deploy.dev import temporary
 from deploy.vm import image, kernels, lane, machine
 from deploy.vm.kernels import Broken, Unavailable
 from deploy.vm.net import net_lane
@@ -48,7 +48,7 @@ def _image(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     settings = machine.Settings(arguments.mode, arguments.seed, arguments.memory, arguments.cpus, arguments.timeout)
     kernel = kernels.get(arguments.kernel[0])
-    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+    with temporary.folder("vm") as scratch:
         archive = arguments.image or image.build(kernel, arguments.script, arguments.arguments, _build_dir(),
                                                  Path(scratch))
         outcome = machine.run(kernel, archive, settings, arguments.out, lambda line: print(line, flush=True))
@@ -60,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
 def _shell(arguments: argparse.Namespace) -> int:
     kernel = kernels.get(arguments.kernel[0])
     settings = machine.Settings("mt", arguments.seed, arguments.memory, arguments.cpus)
-    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+    with temporary.folder("vm") as scratch:
         return machine.shell(kernel, image.build(kernel, None, (), _build_dir(), Path(scratch)), settings)
 
 

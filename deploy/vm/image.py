@@ -14,11 +14,11 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 from typing import BinaryIO
 
+from deploy.dev import temporary
 from deploy.vm.kernels import Broken, Kernel, cache_folder
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -70,7 +70,7 @@ def build(kernel: Kernel, script: Path | None, arguments: Iterable[str], build_d
 
 def project_archive(build_dir: Path, into: Path, programs: Iterable[str] = ()) -> Path:
     """Everything of the project that a machine may need; of its programs those that are named, if any are."""
-    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+    with temporary.folder("vm") as scratch:
         _put_project(Path(scratch), build_dir, _base_sources(), programs)
         with (into / "project.cpio").open("wb") as out:
             archive_of(Path(scratch), out)
@@ -78,7 +78,7 @@ def project_archive(build_dir: Path, into: Path, programs: Iterable[str] = ()) -
 
 
 def _add_script(script: Path | None, arguments: Iterable[str], out: BinaryIO) -> None:
-    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+    with temporary.folder("vm") as scratch:
         payload = Path(scratch) / "payload"
         payload.mkdir()
         if script is None:
@@ -178,7 +178,7 @@ def _real(path: Path) -> Path:
 
 def _make_base(kernel: Kernel, sources: set[Path], archive: Path) -> None:
     print(f"making the image's base for {kernel.release}", flush=True)
-    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+    with temporary.folder("vm") as scratch:
         root = Path(scratch)
         make_folders(root)
         copy_files(sources, root)

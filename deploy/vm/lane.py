@@ -15,13 +15,13 @@ import re
 import shutil
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from deploy.dev import temporary
 from deploy.vm import image, kernels, machine, table
 from deploy.vm.guest import engines
 from deploy.vm.kernels import Broken, Kernel, Unavailable
@@ -138,7 +138,7 @@ def test(series: Iterable[str], *, smoke: bool, record: bool, only: list[str] | 
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True)
         try:
-            with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+            with temporary.folder("vm") as scratch:
                 run = Run(kernels.get(each), build_dir, smoke, record, folder, Path(scratch))
                 if one_at_a_time:
                     run.one_at_a_time, run.places = True, threading.Semaphore(1)

@@ -13,12 +13,12 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
+from deploy.dev import temporary
 from deploy.vm.kernels import Broken, Kernel
 
 QEMU = "qemu-system-x86_64"
@@ -82,7 +82,7 @@ def run(kernel: Kernel, image: Path, settings: Settings, files: Path | None = No
         show: Callable[[str], None] | None = None) -> Outcome:
     """Boots the image and waits for its end. What the script left in /out comes into the folder `files`; every line
     that it prints is shown at once."""
-    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+    with temporary.folder("vm") as scratch:
         archive = Path(scratch) / "out.tar"
         started = time.monotonic()
         # However the lane ends, no machine goes on without it: in a process group of its own it hears of nothing. Not in a
@@ -115,7 +115,7 @@ def end_all() -> None:
 
 def shell(kernel: Kernel, image: Path, settings: Settings) -> int:
     """A shell on the console; `poweroff -f` or Ctrl-A X ends it."""
-    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-") as scratch:
+    with temporary.folder("vm") as scratch:
         command = _command(kernel, image, settings, Path(scratch) / "out.tar")
         command[command.index("stdio")] = "mon:stdio"
         signal.signal(signal.SIGINT, signal.SIG_IGN)  # it is the guest's

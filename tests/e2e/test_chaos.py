@@ -8,6 +8,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from chaos import all as everything
 from chaos import network, rotate_keys, scenario
 from chaos.block import run_block
 from chaos.systems import Settings
-from deploy.lab import Lab, names, netns
+from deploy.lab import Lab, names, netns, node_pins
 from deploy.lab.data_dirs import MODES, DataDirs
 from report.experiments import main as judge
 
@@ -126,23 +127,52 @@ def test_a_daemon_that_follows_nothing_is_found(tmp_path):
     assert status == 0 and row["lost_beyond"] > 0 and row["wrong"] > 0, row
 
 
-def test_an_interrupted_run_leaves_nothing(tmp_path):
+def left_behind() -> list[Path]:
+    pins = Path("/sys/fs/bpf/hedgerow")
+    data = [path for mode in MODES for path in DataDirs(TAG, mode).parent.glob(f"hedgerow-lab-{TAG}-*")]
+    nodes = [path for folder in data for host in folder.glob("*") for path in pins.glob(node_pins.of(host, "*").name)]
+    return [path for path in (*map(netns.path_of, netns.of_lab(TAG)), names.run_dir(TAG), pins / TAG) if path.exists()] + data + nodes
+
+
+def end_amid_the_load(how: signal.Signals, folder: Path) -> int:
+    """A run of a scenario that is ended while it measures; its exit status."""
     code = ["-m", "bench", "chaos.run", "leader-kill", "--kills", "1", "--systems", "hedgerow", "--quiet-wait", "0", "--lab", TAG,
-            "--as", f"interrupted-{os.getpid()}"]
+            "--into", str(folder)]
     child = subprocess.Popen([sys.executable, *code], cwd=PROJECT, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                              text=True, start_new_session=True)
     try:
         _wait_for_the_load()
-        child.send_signal(signal.SIGTERM)
-        assert child.wait(60) == 128 + signal.SIGTERM, child.stderr.read()
+        child.send_signal(how)
+        return child.wait(60)
     finally:
         child.kill()
         child.stderr.close()
-        subprocess.run(["rm", "-rf", PROJECT / "results" / f"chaos-interrupted-{os.getpid()}"], check=True)
-    assert not netns.of_lab(TAG)
-    assert not names.run_dir(TAG).exists()
-    assert not Path("/sys/fs/bpf/hedgerow", TAG).exists()
-    assert not [path for mode in MODES for path in DataDirs(TAG, mode).parent.glob(f"hedgerow-lab-{TAG}-*")]
+
+
+def test_an_interrupted_run_leaves_nothing(tmp_path):
+    assert end_amid_the_load(signal.SIGTERM, tmp_path) == 128 + signal.SIGTERM
+    assert not left_behind()
+
+
+def test_what_a_killed_run_leaves_is_removed_by_one_command_and_a_living_run_is_left_alone(tmp_path):
+    assert end_amid_the_load(signal.SIGKILL, tmp_path) == -signal.SIGKILL
+    left = left_behind()
+    assert {path.name for path in left} >= {f"hr-{TAG}-client", f"hr-{TAG}-a", TAG}, left
+    assert any(path.name.startswith("node-") for path in left) and netns.pids_in({netns.identity(netns.path_of(f"hr-{TAG}-a"))})
+    temporary_ = Path(tempfile.gettempdir(), f"hedgerow-bench-{_ended_pid()}-x")
+    temporary_.mkdir()
+    clean = [sys.executable, "-m", "deploy.lab", "clean", "--tag", TAG]
+    assert f"lab {TAG}: removed" in subprocess.run(clean, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+    assert not [path for path in left if path.exists()] and not left_behind() and not temporary_.exists()
+    with Lab(TAG) as lab:
+        assert "living process" in subprocess.run(clean, cwd=PROJECT, capture_output=True, text=True, check=True).stdout
+        assert lab.client.run(["true"]).returncode == 0 and len(netns.of_lab(TAG)) == 4
+
+
+def _ended_pid() -> int:
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    return ended.pid
 
 
 def _wait_for_the_load(within_s: float = 60.0) -> None:

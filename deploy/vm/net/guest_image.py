@@ -3,9 +3,9 @@
 70 MB, where the other lane's image has 400: an emulated machine unpacks it at every boot."""
 
 import shutil
-import tempfile
 from pathlib import Path
 
+from deploy.dev import temporary
 from deploy.vm import image
 from deploy.vm.kernels import Kernel
 from deploy.vm.net.models import MODELS
@@ -20,7 +20,7 @@ _MODULES = (*(module for model in MODELS.values() for module in model.modules), 
 def make(kernel: Kernel, build_dir: Path, into: Path) -> Path:
     programs = {name: build_dir / "bin" / name for name in PROGRAMS}
     archive = into / f"{kernel.series}.cpio"
-    with tempfile.TemporaryDirectory(prefix="hedgerow-vm-net-") as scratch:
+    with temporary.folder("vm") as scratch:
         root = Path(scratch)
         image.make_small_system(kernel, programs, _TOOLS, _MODULES, root)
         (root / "payload").mkdir()

@@ -3,12 +3,12 @@
 
 import contextlib
 import json
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from bench.manifest import commit
+from deploy.dev import temporary
 from deploy.vm import kernels, table
 from deploy.vm.image import PROJECT
 from deploy.vm.net import checks, emulator, guest_image, hosts, record
@@ -44,7 +44,7 @@ class PairOfMachines:
         kernel = kernels.get(self.pair.series, "full")
         self.release = kernel.release
         words = emulator.command(model.device)
-        scratch = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hedgerow-vm-net-")))
+        scratch = Path(stack.enter_context(temporary.folder("vm")))
         image = guest_image.make(kernel, self._build_dir, scratch)
         network = stack.enter_context(Network())
         machines = []
