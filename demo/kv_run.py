@@ -8,6 +8,7 @@ import dataclasses
 import json
 import subprocess
 import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from chaos import scenario as scenarios
@@ -38,18 +39,20 @@ class KvRun:
     argv: list[str]
 
 
-def run(lab: Lab, up: Running, history: Path, progress: Progress) -> KvRun:
-    """`history` is written: every operation."""
+def run(lab: Lab, up: Running, history: Path, progress: Progress, kills_at_s: Sequence[float] = KILLS_AT_S, seconds: float = SECONDS,
+        towards_the_end: Callable[[], None] = lambda: None) -> KvRun:
+    """`history` is written: every operation. `towards_the_end`: of the sending, when the clients have had their answers."""
     folder = lab.client.scratch("load")
     report_file, final = folder / "report.json", folder / "final.csv"
-    argv = [*up.load, f"--seconds={SECONDS:g}", f"--history={history}", f"--report={report_file}", "--progress"]
+    argv = [*up.load, f"--seconds={seconds:g}", f"--history={history}", f"--report={report_file}", "--progress"]
     leader = up.cluster.wait_ready()
     with sending(lab, argv, folder / "load.log", to_its_end=True,
                  on_line=lambda line: progress.on_tick(json.loads(line))) as load:
         start_ns = time.monotonic_ns()
         progress.begin(start_ns, leader.host.name)
-        kills = [_kill(lab, up, progress, load, start_ns, number) for number in range(1, len(KILLS_AT_S) + 1)]
-        _sleep_until(start_ns, SECONDS)
+        kills = [_kill(lab, up, progress, load, start_ns, number, at_s) for number, at_s in enumerate(kills_at_s, 1)]
+        towards_the_end()
+        _sleep_until(start_ns, seconds)
         progress.sent_all()
     proxy = up.proxy.status_at_rest() if up.proxy else None
     progress.judging()
@@ -61,8 +64,7 @@ def run(lab: Lab, up: Running, history: Path, progress: Progress) -> KvRun:
                  json.loads(report_file.read_text(encoding="ascii")), judge(history, final), proxy, argv)
 
 
-def _kill(lab: Lab, up: Running, progress: Progress, load: subprocess.Popen, start_ns: int, number: int) -> dict:
-    at_s = KILLS_AT_S[number - 1]
+def _kill(lab: Lab, up: Running, progress: Progress, load: subprocess.Popen, start_ns: int, number: int, at_s: float) -> dict:
     scenario = scenarios.load("leader-kill")
     _sleep_until(start_ns, at_s - _LOOK_BEFORE_S)
     leader = up.cluster.wait_ready()

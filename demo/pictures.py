@@ -13,32 +13,17 @@ from pathlib import Path
 from PIL import Image  # matplotlib brings it
 
 from bench.manifest import ROOT
-from chaos import scenario as scenarios
-from chaos.faults import World, make
-from chaos.load_process import sending
-from chaos.systems import Running, running
-from demo import kv, stage
+from chaos.systems import running
+from demo import kv, kv_run, stage
+from demo.kv_progress import Progress
 from deploy.lab import Lab
 from deploy.lab import browser as browsers
 
 IMAGES = ROOT / "docs" / "images"
 PAGE = "http://127.0.0.1:9464/"  # the daemon's default
 SECONDS, KILLS_AT_S = 90.0, (15.0, 40.0, 65.0)
+_AFTER_THE_LAST_KILL_S = 10.0
 WIDTH, HEIGHT = 1280, 900
-
-
-def kill_leaders(lab: Lab, up: Running, begun: float) -> None:
-    scenario = scenarios.load("leader-kill")
-    for at_s in KILLS_AT_S:
-        _sleep_until(begun + at_s)
-        leader = up.cluster.wait_ready()
-        fault = make(scenario.faults, World(lab, up.cluster, leader, [leader]))
-        try:
-            fault.begin()
-            print(f"  server {leader.host.name}, the leader, is killed")
-            _sleep_until(begun + at_s + scenario.lasts_s)
-        finally:
-            fault.end()
 
 
 def take_page(browser: browsers.Browser, into: Path) -> list[Path]:
@@ -54,21 +39,22 @@ def take_page(browser: browsers.Browser, into: Path) -> list[Path]:
 
 
 def live_page(into: Path) -> list[Path]:
+    taken: list[Path] = []
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(kv.STAGE.tag, replicas=kv.SETTINGS.replicas))
         up = stack.enter_context(running("hedgerow", lab, kv.SETTINGS))
-        folder = lab.client.scratch("load")
-        argv = [*up.load, f"--seconds={SECONDS:g}", f"--history={folder / 'history.csv'}", f"--report={folder / 'report.json'}"]
         # Before the load: a browser that starts takes the processors from all others.
         browser = stack.enter_context(browsers.Browser(lab.client))
         browser.look_like(width=WIDTH, height=HEIGHT)
         browser.open(PAGE)
-        with sending(lab, argv, folder / "load.log"):
-            begun = time.monotonic()
-            print(f"the live page: {SECONDS:.0f} s of load, three kills", flush=True)
-            kill_leaders(lab, up, begun)
-            _sleep_until(begun + SECONDS - 10)
-            return take_page(browser, into)
+
+        def look() -> None:
+            time.sleep(_AFTER_THE_LAST_KILL_S)
+            taken.extend(take_page(browser, into))
+
+        print(f"the live page: {SECONDS:.0f} s of load, three kills", flush=True)
+        kv_run.run(lab, up, lab.client.scratch("load") / "history.csv", Progress(), KILLS_AT_S, SECONDS, look)
+    return taken
 
 
 def keep_plot(into: Path) -> Path:
@@ -90,10 +76,6 @@ def pictures(_arguments: argparse.Namespace) -> int:
     for path in [keep_plot(IMAGES), *live_page(IMAGES)]:
         print(f"{path.relative_to(ROOT)}: {path.stat().st_size // 1024} KiB")
     return 0
-
-
-def _sleep_until(at_s: float) -> None:
-    time.sleep(max(0.0, at_s - time.monotonic()))
 
 
 def main(argv: list[str]) -> int:
