@@ -57,6 +57,12 @@ void QueueServer::Run(double seconds, const std::function<std::string()>& more) 
 
 void QueueServer::TakeRequests(uint8_t socket) {
   sockets_[socket].Receive(received_);
+  if (!service_ns_) {
+    // A received batch has peers and lengths where a batch to be sent has them.
+    requests_ += received_.size();
+    refused_ += received_.size() - sockets_[socket].Send(received_);
+    return;
+  }
   const int64_t now_ns = MonotonicNs();
   queue_.SetFactor(factor_());
   for (size_t i = 0; i < received_.size(); ++i) {

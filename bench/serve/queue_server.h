@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loop of the servers that answer a request after a time of its own: an echo by way of a WorkerQueue, over
-// one or several sockets. What a request takes is a function of its id. Used by the stall and tail servers.
+// one or several sockets. What a request takes is a function of its id. Used by the echo, stall and tail servers.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,8 @@ namespace hedgerow::bench {
 
 class QueueServer {
  public:
-  // `service_ns(id, now_ns)`; `factor()`: how many times slower everything is now.
+  // `service_ns(id, now_ns)`; nothing: whole batches are answered at once. `factor()`: how many times slower everything
+  // is now.
   static absl::StatusOr<QueueServer> Listen(
       const std::string& addresses, int32_t workers, int32_t load_offset,
       std::function<int64_t(uint32_t, int64_t)> service_ns, std::function<double()> factor = [] { return 1.0; });
@@ -39,7 +40,7 @@ class QueueServer {
   Batch received_;
   std::vector<Batch> answers_{sockets_.size()};  // by socket
   uint64_t requests_ = 0;
-  uint64_t refused_ = 0;  // too short, or too many held
+  uint64_t refused_ = 0;  // too short, too many held, or not taken by the kernel
 };
 
 }  // namespace hedgerow::bench
