@@ -136,42 +136,34 @@ class ProxyRig:
                 "p99_us": summary["p99_ms"] * 1e3}
 
     def flood(self, hook: str) -> Flood:
-        client, b = self.lab.client, self.lab.replica("b")
-        proxy_mac, uplink_mac = mac_of(client, "hr0"), mac_of(client, UPLINK)
-        a = self.lab.replica("a").ipv4
+        client, b, a = self.lab.client, self.lab.replica("b"), self.lab.replica("a").ipv4
+        varied = [f"--payload={'00' * 40}", "--vary_bytes=8"]
+        answer = [f"--destination={client.ipv4}", f"--payload={'0000' + '81800001000000000000' + '00' * 28}", "--vary_bytes=2"]
+
+        def named(source: str) -> list[str]:
+            return [f"--source={source}", "--sources=1", f"--source_port={_DNS_PORT}"]
+
+        def to(address: str, port: int) -> list[str]:
+            return [f"--destination={address}", f"--destination_port={port}", *varied]
+
         if hook in LINKS:
             # On the proxy's interface to a VIP's port without a service; on the other links wherever it goes, it ends there.
-            to, reason = (VIP_DNS[0], "sink") if LINKS[hook] == "hr0" else ("198.51.100.7", "foreign_on_link")
-            return Flood(client, LINKS[hook], proxy_mac, ["--unprivileged", f"--destination={to}", "--destination_port=9",
-                         f"--payload={'00' * 40}", "--vary_bytes=8"], lambda: self.reason(reason))
-        if hook == "splitter":
-            return Flood(client, "hr0", proxy_mac, [f"--destination={VIP_RAW[0]}", f"--destination_port={_DECOY_PORT}",
-                         f"--payload={'00' * 40}", "--vary_bytes=8"], lambda: self.service_requests("decoy"))
-        if hook == "sink":
-            return Flood(client, "hr0", proxy_mac, [f"--destination={VIP_DNS[0]}", "--destination_port=9",
-                         f"--payload={'00' * 40}", "--vary_bytes=8"], lambda: self.reason("sink"))
-        if hook == "clock":
+            address, reason = (VIP_DNS[0], "sink") if LINKS[hook] == "hr0" else ("198.51.100.7", "foreign_on_link")
+            return Flood(client, LINKS[hook], mac_of(client, "hr0"), ["--unprivileged", *to(address, 9)], lambda: self.reason(reason))
+        host, interface, receiver, flags, counted = {
+            "splitter": (client, "hr0", "hr0", to(VIP_RAW[0], _DECOY_PORT), ""),
+            "sink": (client, "hr0", "hr0", to(VIP_DNS[0], 9), "sink"),
             # The clock's own queueing discipline would let few of them through to its program.
-            return Flood(client, "hr0c0", mac_of(client, "hr0c1"), [f"--destination={VIP_DNS[0]}", "--destination_port=53",
-                         f"--payload={'00' * 40}", "--vary_bytes=8", "--bypass_qdisc"], lambda: self.reason("foreign_on_link"))
-        if hook == "reply":
+            "clock": (client, "hr0c0", "hr0c1", [*to(VIP_DNS[0], 53), "--bypass_qdisc"], "foreign_on_link"),
             # In the leader's name, to any port of the client: what a host on the same network can guess.
-            return Flood(b, UPLINK, uplink_mac, [f"--source={a}", "--sources=1", f"--source_port={_DNS_PORT}",
-                         f"--destination={client.ipv4}", f"--payload={'0000' + '81800001000000000000' + '00' * 28}",
-                         "--vary_bytes=2"], lambda: self.reason("no_flow"))
-        if hook == "alive":
+            "reply": (b, UPLINK, UPLINK, [*named(a), *answer], "no_flow"),
             # What would keep a dead leader alive, if any datagram in its name were a sign of life.
-            return Flood(b, UPLINK, uplink_mac, [f"--source={a}", "--sources=1", f"--source_port={_DNS_PORT}",
-                         f"--destination={client.ipv4}", "--payload=616263"], lambda: self.reason("no_flow"))
-        if hook == "forged-vip":
-            return Flood(b, UPLINK, uplink_mac, [f"--source={VIP_DNS[0]}", "--sources=1", f"--source_port={_DNS_PORT}",
-                         f"--destination={client.ipv4}", f"--payload={'0000' + '81800001000000000000' + '00' * 28}",
-                         "--vary_bytes=2"], lambda: self.reason("forged_vip"))
-        if hook == "announce":
-            return Flood(b, UPLINK, uplink_mac, [f"--destination={client.ipv4}", f"--destination_port={ANNOUNCE_PORT}",
-                         f"--payload={announcement().hex()}", "--vary_offset=8", "--vary_bytes=8"],
-                         lambda: self.reason("announce_tag"))
-        raise ValueError(hook)
+            "alive": (b, UPLINK, UPLINK, [*named(a), f"--destination={client.ipv4}", "--payload=616263"], "no_flow"),
+            "forged-vip": (b, UPLINK, UPLINK, [*named(VIP_DNS[0]), *answer], "forged_vip"),
+            "announce": (b, UPLINK, UPLINK, [f"--destination={client.ipv4}", f"--destination_port={ANNOUNCE_PORT}",
+                                             f"--payload={announcement().hex()}", "--vary_offset=8", "--vary_bytes=8"], "announce_tag")}[hook]
+        return Flood(host, interface, mac_of(client, receiver), flags,
+                     lambda: self.reason(counted) if counted else self.service_requests("decoy"))
 
 
 class BesideRig(ProxyRig):
