@@ -158,7 +158,8 @@ class Running:
         record = {**record, **turn.cell, "round": turn.round, "place": self._cells[tuple(turn.cell.values())], "quiet": turn.quiet,
                   "stolen_us": cpu_time.stolen_us() - turn.stolen_us, "config_hash": config_hash(record["config"])}
         self.results.write_raw(turn.name, record)
-        self._progress.done(f"round {turn.round} {' '.join(map(str, turn.cell.values()))}  {self._line(record)}")
+        if self._progress:  # a demo says what happens by itself
+            self._progress.done(f"round {turn.round} {' '.join(map(str, turn.cell.values()))}  {self._line(record)}")
 
 
 @dataclasses.dataclass

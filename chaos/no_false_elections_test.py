@@ -68,4 +68,4 @@ def test_a_shorter_run_or_one_without_load_shows_nothing():
 
 def test_a_run_is_bounded():
     with pytest.raises(SystemExit):
-        nfe.parse(["--seconds=601"])
+        nfe.EXPERIMENT.parse(["--seconds=601"])

@@ -9,15 +9,14 @@ and takes everything down, after Ctrl-C too; with --keep it leaves the lab up an
 import argparse
 import contextlib
 import csv
-import time
 from pathlib import Path
 
 from bench import experiment, product, series
 from bench.client_run import MODES
-from bench.dns_rig import DnsRig, DnsRun, Stalls
+from bench.dns_rig import DnsRig, Stalls
 from bench.histogram import Histogram
-from bench.manifest import binary, config_hash
-from bench.outcome import Results, at_least, at_most, print_checks, print_table
+from bench.manifest import binary
+from bench.outcome import at_least, at_most
 from demo import stage
 from demo.dns_progress import ProgressLine
 from deploy.lab import Lab
@@ -52,31 +51,6 @@ def _series(folder: Path, summary: dict) -> tuple[dict, dict]:
     return {}, found
 
 
-CHARTS = Charts("DNS while a server stops: the longest wait of each moment, and the median", looks.MODES, "mode",
-                (Waits(no_answer_ms=GIVEN_UP_MS), Tails("All queries", key=("mode",))), _series)
-
-
-def run_modes(rig: DnsRig, results: Results, seconds: float, proxy_of: contextlib.ExitStack) -> list[dict]:
-    rows = []
-    for mode in MODES:
-        proxy = proxy_of.enter_context(rig.hedgerow()) if mode == "wheel" else None
-        line = ProgressLine(_SHORT_LABELS[mode], seconds)
-        done = rig.run(mode, rate=RATE, seconds=seconds, proxy=proxy, on_tick=line.on_tick,
-                       csv=results.raw / f"{mode}.csv")
-        row = done.figures(mode)
-        row["label"], row["config_hash"] = _LABELS[mode], config_hash(rig.config(mode, RATE, seconds))
-        rows.append(row)
-        line.finish(row)
-        _write_raw(results, mode, row, done)
-    return rows
-
-
-def _write_raw(results: Results, mode: str, row: dict, done: DnsRun) -> None:
-    results.write_raw(mode, {**row, "argv": done.client.argv, "client": done.client.report,
-                             "cpu": done.client.spent.as_json(), "replica_packets": done.replica_packets,
-                             "status": done.status})
-
-
 def what_worked(rows: list[dict]) -> list:
     """The demo shows something only if the stall hurts without hedging and does not hurt with Hedgerow."""
     found = {row["mode"]: row for row in rows}
@@ -86,19 +60,6 @@ def what_worked(rows: list[dict]) -> list:
             at_most("Hedgerow: answers lost", wheel.get("lost"), 0),
             at_most("Hedgerow: duplicates that reached the client", wheel.get("duplicates"), 0),
             at_least("Hedgerow: every request accounted for", int(wheel.get("identity_ok", False)), 1)]
-
-
-def show(rows: list[dict], results: Results, rig_configs: dict) -> bool:
-    checks = what_worked(rows)
-    results.write_summary(results.manifest(rig_configs), rows, checks)
-    print(f"\n{RATE:,} DNS queries/s to two servers; the first was stopped for {Stalls.for_s:.0f} s in every "
-          f"{Stalls.every_s:.0f}; hedged after 10 ms. Times in ms.\n")
-    print_table(rows, {"label": "", "n": "queries", "lost": "lost", "p50_ms": "p50", "p99_ms": "p99",
-                       "p999_ms": "p99.9", "max_ms": "slowest", "hedges": "hedges", "extra_load": "extra load",
-                       "cpu_us_per_request": "CPU us/query"})
-    worked = print_checks(checks)
-    experiment.draw(results.folder, CHARTS)
-    return worked
 
 
 def say_how_to_look_around(rig: DnsRig, proxy: product.Product) -> None:
@@ -113,38 +74,39 @@ the lab is still up: client 10.77.0.1, servers a ({rig.to.primary}) and b ({rig.
   take down:  sudo ./dev demo dns --down""")
 
 
-def demo(arguments: argparse.Namespace) -> int:
-    results = Results(NAME)
-    started = time.monotonic()
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(STAGE.tag, replicas=2))
         rig = stack.enter_context(DnsRig(lab, STAGE.instance))
         print(f"lab up: a client, two DNS servers (nsd and knot); {len(MODES)} ways to ask, {arguments.seconds:g} s "
               "each\n", flush=True)
-        proxy_of = stack.enter_context(contextlib.ExitStack())
-        rows = run_modes(rig, results, arguments.seconds, proxy_of)
-        configs = {row["config_hash"]: rig.config(row["mode"], RATE, arguments.seconds) for row in rows}
-        worked = show(rows, results, configs)
+        for mode in MODES:
+            proxy = stack.enter_context(rig.hedgerow()) if mode == "wheel" else None
+            progress, turn = ProgressLine(_SHORT_LABELS[mode], arguments.seconds), running.turn(1, mode=mode)
+            done = rig.run(mode, rate=RATE, seconds=arguments.seconds, proxy=proxy, on_tick=progress.on_tick, csv=running.results.raw / f"{mode}.csv")
+            row = {**done.figures(mode), "label": _LABELS[mode]}
+            progress.finish(row)
+            turn.done({"row": row, "argv": done.client.argv, "client": done.client.report, "cpu": done.client.spent.as_json(),
+                       "replica_packets": done.replica_packets, "status": done.status, "config": rig.config(mode, RATE, arguments.seconds)})
         if arguments.keep:
-            proxy = rig.hedgerow()
             stack.pop_all()
-            proxy_of.pop_all()
             rig.keep()
             lab.keep()
-            say_how_to_look_around(rig, proxy)
-            return 0 if worked else 1
-    gone = STAGE.say_it_is_gone(started)
-    return 0 if worked and gone else 1
+            arguments.kept = (rig, proxy)
+    print(f"\n{RATE:,} DNS queries/s to two servers; the first was stopped for {Stalls.for_s:.0f} s in every "
+          f"{Stalls.every_s:.0f}; hedged after 10 ms. Times in ms.\n")
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = stage.parser("demo dns", "Hedge a real DNS service while a server stalls.")
-    parser.add_argument("--seconds", type=float, default=SECONDS, help="how long each way of asking is measured")
-    arguments = parser.parse_args(argv)
-    if not 5 <= arguments.seconds <= 600:
-        parser.error("--seconds must be 5 to 600: the first stall comes after 3 s")
-    return arguments
+EXPERIMENT = experiment.Experiment(
+    NAME, "Hedge a real DNS service while a server stalls.", ("mode",), what_worked, experiment.own_rows,
+    {"label": "", "n": "queries", "lost": "lost", "p50_ms": "p50", "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "slowest", "hedges": "hedges",
+     "extra_load": "extra load", "cpu_us_per_request": "CPU us/query"},
+    Charts("DNS while a server stops: the longest wait of each moment, and the median", looks.MODES, "mode",
+           (Waits(no_answer_ms=GIVEN_UP_MS), Tails("All queries", key=("mode",))), _series),
+    # The first stall comes after 3 s.
+    measure=measure, rounds=1, settle=stage.settle,
+    options=(*stage.OPTIONS, experiment.number("--seconds", SECONDS, 5.0, 600, help="how long each way of asking is measured")))
 
 
 def main(argv: list[str]) -> int:
-    return stage.main(STAGE, parse(argv), demo)
+    return stage.main(STAGE, EXPERIMENT.parse(argv), lambda arguments: STAGE.show(EXPERIMENT, arguments, say_how_to_look_around))

@@ -12,16 +12,16 @@ import contextlib
 import dataclasses
 import subprocess
 import json
-import time
 from pathlib import Path
 
 from bench import experiment, product, series
 from bench.histogram import Histogram
 from bench.history import figures as history_figures
-from bench.manifest import binary, config_hash
-from bench.outcome import Check, Results, at_least, at_most, print_checks, print_table
+from bench.manifest import binary
+from bench.outcome import Check, at_least, at_most
 from chaos.cell import errors_of
-from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings, running
+from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings
+from chaos.systems import running as running_system
 from chaos.unavailable import read_history
 from deploy.lab import Lab
 from demo import kv_kept, kv_run, stage
@@ -30,7 +30,7 @@ from plots import looks
 from plots.charts import Charts, Tails, Waits
 
 NAME = "demo"
-STAGE = stage.Stage(tag="demo", instance="demo", durability="memory")
+STAGE = stage.Stage(tag="demo", instance="demo")
 SETTINGS = Settings(mode="memory", replicas=3, hedge_delay="10ms")
 # A bound for a machine that somebody works on; docs/figures.md has what an idle one shows.
 _LONGEST_WAIT_MS = 1000
@@ -54,7 +54,7 @@ WAYS = (Way("noproxy-noretry", "no proxy, no retry",
 def _series(folder: Path, summary: dict) -> tuple[dict, dict]:
     figures, found = {}, {}
     for row in summary["rows"]:
-        run = json.loads((folder / "raw" / f"{row['system']}.json").read_text(encoding="ascii"))
+        run = json.loads((folder / "raw" / f"{row['system']}-01.json").read_text(encoding="ascii"))
         requests = read_history(folder / "raw" / f"{row['system']}.csv")
         figures[row["system"]] = history_figures(requests)
         latency = Histogram.from_json(figures[row["system"]].pop("latency"))
@@ -66,33 +66,6 @@ def _series(folder: Path, summary: dict) -> tuple[dict, dict]:
                                        (request.ended_ns - request.intended_ns) / 1e6 if request.ok else None)
                                       for request in requests), CLIENT_TIMEOUT_S * 1e3)}
     return figures, found
-
-
-CHARTS = Charts("A replicated store whose leader is killed three times: the longest wait of each moment, and the median", looks.STORES, "system",
-                (Waits(no_answer_ms=CLIENT_TIMEOUT_S * 1e3), Tails("All operations", key=("system",))), _series)
-
-
-def run_ways(lab: Lab, results: Results, keep: bool) -> tuple[list[dict], dict, Running]:
-    """Rows, their configurations, and what ran last, which is left running to be kept."""
-    rows, configs = [], {}
-    for number, way in enumerate(WAYS, start=1):
-        print(f"{number} of {len(WAYS)}: {way.label}\n           {way.what}")
-        progress = Progress()
-        progress.preparing("starting three servers")
-        with contextlib.ExitStack() as stack:
-            up = stack.enter_context(running(way.system, lab, SETTINGS))
-            if way.system == "noproxy-noretry":
-                lead_where_the_client_asks(up)
-            done = kv_run.run(lab, up, results.raw / f"{way.system}.csv", progress)
-            row = row_of(way, up, done)
-            progress.finish(row)
-            results.write_raw(way.system, {**row, **dataclasses.asdict(done)})
-            rows.append(row)
-            configs[row["config_hash"]] = up.config
-            if keep and way is WAYS[-1]:
-                up.keep()
-                stack.pop_all()
-    return rows, configs, up
 
 
 def lead_where_the_client_asks(up: Running) -> None:
@@ -115,7 +88,7 @@ def row_of(way: Way, up: Running, done: kv_run.KvRun) -> dict:
             "linearizable": verdict["linearizable"], "sound": sound,
             "duplicate_answers": done.report["duplicates"], "identity_ok": status.get("identity_ok"),
             "hedges": product.number(status.get("hedges")) if status else done.report["hedges"],
-            "config_hash": config_hash(up.config)}
+            **{f"wait{number}": round(wait) for number, wait in enumerate(waits, start=1)}, "consistent": "yes" if verdict["linearizable"] else "NO"}
 
 
 def what_worked(rows: list[dict]) -> list[Check]:
@@ -135,51 +108,50 @@ def what_worked(rows: list[dict]) -> list[Check]:
                      int(all(row["sound"] for row in rows)), 1)]
 
 
-def show(rows: list[dict], configs: dict, results: Results) -> bool:
-    checks = what_worked(rows)
-    results.write_summary(results.manifest(configs), rows, checks)
-    print("wait: the longest around that kill, in ms; 5000: no answer, the client has given up.\n"
-          "lost: writes that were acknowledged and are not there. doubled: writes that were done twice.\n")
-    print_table([_cells(row) for row in rows],
-                {"label": "", "operations": "operations", "client_errors": "errors", "wait1": "wait, kill 1",
-                 "wait2": "kill 2", "wait3": "kill 3", "acked_lost": "lost", "double_applied": "doubled",
-                 "consistent": "linearizable"})
-    worked = print_checks(checks)
-    experiment.draw(results.folder, CHARTS)
-    return worked
-
-
-def _cells(row: dict) -> dict:
-    waits = {f"wait{number}": round(wait) for number, wait in enumerate(row["unavailable_ms"], start=1)}
-    return {**row, **waits, "consistent": "yes" if row["linearizable"] else "NO"}
-
-
-def demo(arguments: argparse.Namespace) -> int:
-    results = Results(NAME)
-    started = time.monotonic()
+def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
+    """What ran last is left running to be kept."""
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(STAGE.tag, replicas=SETTINGS.replicas))
         print("Three servers keep one store (Raft): one of them leads and takes the writes. Clients write and read,\n"
               f"2,000 operations a second, for {kv_run.SECONDS:.0f} s. Three times the leader is killed, and comes back "
               "2 s later.\nThree ways to ask, one after the other:\n", flush=True)
-        rows, configs, up = run_ways(lab, results, arguments.keep)
-        worked = show(rows, configs, results)
-        if arguments.keep:
-            stack.pop_all()
-            lab.keep()
-            kv_kept.say_how_to_look_around(lab, up)
-            return 0 if worked else 1
-    gone = STAGE.say_it_is_gone(started)
-    return 0 if worked and gone else 1
+        for number, way in enumerate(WAYS, start=1):
+            print(f"{number} of {len(WAYS)}: {way.label}\n           {way.what}")
+            progress = Progress()
+            progress.preparing("starting three servers")
+            with contextlib.ExitStack() as of_way:
+                up = of_way.enter_context(running_system(way.system, lab, SETTINGS))
+                if way.system == "noproxy-noretry":
+                    lead_where_the_client_asks(up)
+                turn = running.turn(1, system=way.system)
+                done = kv_run.run(lab, up, running.results.raw / f"{way.system}.csv", progress)
+                row = row_of(way, up, done)
+                progress.finish(row)
+                turn.done({"row": row, **dataclasses.asdict(done), "config": up.config})
+                if arguments.keep and way is WAYS[-1]:
+                    up.keep()
+                    lab.keep()
+                    of_way.pop_all()
+                    stack.pop_all()
+                    arguments.kept = (lab, up)
+    print("wait: the longest around that kill, in ms; 5000: no answer, the client has given up.\n"
+          "lost: writes that were acknowledged and are not there. doubled: writes that were done twice.\n")
 
 
-def parse(argv: list[str]) -> argparse.Namespace:
-    parser = stage.parser("demo", "Kill the leaders of a replicated store under load.")
-    parser.add_argument("--kill-leader", action="store_true",
-                        help="in the lab that --keep left: kill the leader, start it again after 2 s, and nothing else")
-    return parser.parse_args(argv)
+EXPERIMENT = experiment.Experiment(
+    NAME, "Kill the leaders of a replicated store under load.", ("system",), what_worked, experiment.own_rows,
+    {"label": "", "operations": "operations", "client_errors": "errors", "wait1": "wait, kill 1", "wait2": "kill 2", "wait3": "kill 3",
+     "acked_lost": "lost", "double_applied": "doubled", "consistent": "linearizable"},
+    Charts("A replicated store whose leader is killed three times: the longest wait of each moment, and the median", looks.STORES, "system",
+           (Waits(no_answer_ms=CLIENT_TIMEOUT_S * 1e3), Tails("All operations", key=("system",))), _series),
+    measure=measure, rounds=1, settle=stage.settle, options=(*stage.OPTIONS, ("--kill-leader", {
+        "action": "store_true", "help": "in the lab that --keep left: kill the leader, start it again after 2 s, and nothing else"})))
+
+
+def demo(arguments: argparse.Namespace) -> int:
+    return STAGE.show(EXPERIMENT, arguments, kv_kept.say_how_to_look_around)
 
 
 def main(argv: list[str]) -> int:
-    arguments = parse(argv)
+    arguments = EXPERIMENT.parse(argv)
     return kv_kept.kill_leader(STAGE.tag) if arguments.kill_leader else stage.main(STAGE, arguments, demo)

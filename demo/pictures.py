@@ -69,7 +69,7 @@ def pictures(_arguments: argparse.Namespace) -> int:
         print("pictures: Chromium is not here, and this distribution may have no package of it: take the pictures on Debian",
               file=sys.stderr)
         return 1
-    if kv.demo(argparse.Namespace(keep=False)) != 0:
+    if kv.demo(kv.EXPERIMENT.parse([])) != 0:
         print("pictures: the demo did not work, so its plot is not kept", file=sys.stderr)
         return 1
     IMAGES.mkdir(parents=True, exist_ok=True)

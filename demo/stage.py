@@ -8,14 +8,10 @@ import dataclasses
 import sys
 import time
 from collections.abc import Callable
-from pathlib import Path
 
 from bench import stopping
-from deploy.lab import Lab, LabInUse
-from deploy.lab import netns as lab_netns
-from deploy.lab.data_dirs import DataDirs
-
-_PINS = Path("/sys/fs/bpf/hedgerow")
+from bench.experiment import Experiment
+from deploy.lab import Lab, LabInUse, names, node_pins
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,33 +20,31 @@ class Stage:
 
     tag: str  # of its lab
     instance: str  # of its proxy
-    durability: str | None = None  # of its store, if it has one: where the data is
 
     def take_down(self) -> None:
         """Everything a demo may have left, whoever started it and however it ended; a running demo is left alone."""
         Lab.clean(self.tag)
 
-    @property
-    def data(self) -> DataDirs:
-        return DataDirs(self.tag, self.durability)
-
-    def leftovers(self) -> list[str]:
-        pins = _PINS / self.instance
-        data = self.data.parent.glob(f"hedgerow-lab-{self.tag}-*") if self.durability else ()
-        return [*lab_netns.of_lab(self.tag), *([str(pins)] if pins.exists() else []), *map(str, data)]
-
-    def say_it_is_gone(self, started: float) -> bool:
-        left = self.leftovers()
-        print(f"LEFT BEHIND: {', '.join(left)}" if left else
+    def show(self, demo: Experiment, arguments: argparse.Namespace, look_around: Callable[..., None]) -> int:
+        """`look_around` is told what was kept."""
+        started = time.monotonic()
+        worked = demo.run(arguments) == 0
+        if arguments.keep:
+            look_around(*arguments.kept)
+            return 0 if worked else 1
+        left = self.tag in names.tags() or (node_pins.PINS / self.instance).exists()
+        print(f"LEFT BEHIND: lab {self.tag}; sudo ./dev clean removes it" if left else
               f"took everything down; {time.monotonic() - started:.0f} s in all")
-        return not left
+        return 0 if worked and not left else 1
 
 
-def parser(prog: str, description: str) -> argparse.ArgumentParser:
-    made = argparse.ArgumentParser(prog=prog, description=description)
-    made.add_argument("--keep", action="store_true", help="leave the lab up and say how to look around")
-    made.add_argument("--down", action="store_true", help="take down what --keep left, and do nothing else")
-    return made
+OPTIONS = (("--keep", {"action": "store_true", "help": "leave the lab up and say how to look around"}),
+           ("--down", {"action": "store_true", "help": "take down what --keep left, and do nothing else"}))
+
+
+def settle(_parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
+    """Nobody waits for a quiet machine to see a demo."""
+    arguments.quiet_wait = 0.0
 
 
 def main(stage: Stage, arguments: argparse.Namespace, demo: Callable[[argparse.Namespace], int]) -> int:

@@ -15,9 +15,9 @@ from demo import kv as demo_kv
 
 DECLARED = {module.NAME: module.EXPERIMENT for module in (
     at_once, dns_stall, election, heartbeat, kv, membership, observe, offload, parking, phases, proxy_cost, raft_hedge, restart, seed_hedge,
-    steer, flood, network, no_false_elections, rotate_keys, steer_starts, upgrade, worker_churn)}
+    steer, flood, network, no_false_elections, rotate_keys, steer_starts, upgrade, worker_churn, demo_kv, demo_dns)}
 DECLARED |= {each.name: each for each in map(chaos.experiment_of, map(scenario.load, scenario.names()))}
-CHARTS = {**{name: each.charts for name, each in DECLARED.items()}, **{module.NAME: module.CHARTS for module in (demo_kv, demo_dns)}}
+CHARTS = {name: each.charts for name, each in DECLARED.items()}
 
 
 def main(argv: list[str]) -> int:

@@ -155,7 +155,7 @@ def test_a_slot_has_the_median_the_longest_and_the_unanswered():
 def test_the_demo_of_two_operations(tmp_path):
     folder = tmp_path / "demo"
     write(folder, summary("demo", [{"system": "hedgerow"}]),
-          hedgerow={"start_ns": 1_000_000_000, "kills": [{"begin_ns": 1_500_000_000, "end_ns": 2_000_000_000}]})
+          **{"hedgerow-01": {"start_ns": 1_000_000_000, "kills": [{"begin_ns": 1_500_000_000, "end_ns": 2_000_000_000}]}})
     with open(folder / "raw" / "hedgerow.csv", "w", encoding="ascii", newline="") as file:
         lines = csv.writer(file)
         lines.writerow(["kind", "intended_ns", "ended_ns", "ending"])
