@@ -14,11 +14,11 @@ pytestmark = pytest.mark.timeout(900)
 CONTENTS = {
     "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "usr/bin/hedgerow-steer", "man8/hedgerow-steer.8.gz", "completions/hedgerow-steer", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service",
                  "systemd/system/hedgerow-steer@.service", "systemd/system/hedgerow-steer-adopt@.service", "hedgerow/examples/steer.conf", "sysusers.d/hedgerow.conf",
-                 "tmpfiles.d/hedgerow.conf", "needrestart/conf.d/hedgerow.conf", "hedgerow/examples/hedgerow.yaml", "man5/hedgerow.yaml.5.gz", "systemd/network/10-hedgerow.network",
+                 "tmpfiles.d/hedgerow.conf", "needrestart/conf.d/hedgerow.conf", "hedgerow/examples/hedgerow.yaml", "hedgerow/examples/hedgerow-gateway.yaml", "man5/hedgerow.yaml.5.gz", "systemd/network/10-hedgerow.network",
                  "NetworkManager/conf.d/hedgerow.conf", "logrotate.d/hedgerow", "man8/hedgerow.8.gz", "man8/hedgerowd.8.gz", "completions/hedgerow"},
     "hedgerow-node": {"usr/bin/hedgerow-node", "systemd/system/hedgerow-node.service", "sysusers.d/hedgerow-node.conf",
                       "tmpfiles.d/hedgerow-node.conf", "needrestart/conf.d/hedgerow-node.conf", "hedgerow-node/examples/node.yaml", "man5/node.yaml.5.gz", "man8/hedgerow-node.8.gz", "completions/hedgerow-node"},
-    "hkv": {"usr/bin/hkv", "dist-packages/hkv.py", "man1/hkv.1.gz", "completions/hkv"},
+    "hkv": {"usr/bin/hkv", "hkv/examples/store.py", "dist-packages/hkv.py", "man1/hkv.1.gz", "completions/hkv"},
     "hedgerow-doc": {"doc/hedgerow/docs/tutorial.md", "hedgerow/hedgerow.rules.yml", "hedgerow/hedgerow-nodes.json", "hedgerow/hedgerow-steer.json"},
 }
 
