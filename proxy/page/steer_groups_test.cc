@@ -31,6 +31,7 @@ class FakeControl final : public steer::Control {
   }
   absl::StatusOr<steer::v1::Change> Drain(uint32_t, bool) override { return absl::UnimplementedError(""); }
   absl::StatusOr<steer::v1::Slot> RestartWorker(uint32_t) override { return absl::UnimplementedError(""); }
+  absl::StatusOr<steer::v1::Group> Reload(std::optional<uint32_t>) override { return absl::UnimplementedError(""); }
   absl::StatusOr<steer::v1::Group> Reattach() override { return absl::UnimplementedError(""); }
   absl::StatusOr<steer::v1::StopReply> Stop() override { return absl::UnimplementedError(""); }
 };
