@@ -40,7 +40,7 @@ QUICK_LOADS = (30, 80)
 WARM_UP_S = 1.0
 AS_GOOD = 1.05  # two p99 that are as good as each other
 _MOST_UNDER_WAY = 512
-_IDS = 1 << 20  # that the stall servers tell apart at one time
+_IDS = 1 << 20  # that the servers tell apart at one time
 _VIPS = tuple(VIP_RAW[0].rsplit(".", 1)[0] + f".{number}" for number in range(1, len(REPLICAS) + 1))
 _PORTS = tuple(range(PORT, PORT + len(REPLICAS)))
 _RAW = {"request_offset": 0, "request_length": 4, "reply_offset": 0, "reply_length": 4, "load": {"offset": LOAD_OFFSET}}
@@ -54,7 +54,6 @@ class Workload:
     """Each of the three servers' workers sleeps for a request's service time, so that the machine's processors are not what
     is measured. `mean_ms`: of a first copy."""
 
-    program: str
     flags: tuple[str, ...]
     workers: int
     mean_ms: float
@@ -71,9 +70,9 @@ class Workload:
 # replica draws anew, so that the better of two is a matter of chance. Fewer workers: 32 of 2 ms would serve more than two
 # processors can send and receive.
 WORKLOADS = {
-    "stall": Workload("hr-stall-server", ("--rule=hash", "--fraction=0.02", "--service=2ms", "--stall=400ms", "--ttl=1s"), 32,
+    "stall": Workload(("--rule=hash", "--fraction=0.02", "--service=2ms", "--stall=400ms", "--ttl=1s"), 32,
                       0.98 * 2 + 0.02 * 400, True),
-    "tail": Workload("hr-tail-server", ("--pareto=1.5", "--mean=2ms", "--longest=400ms"), 6, 2, False),
+    "tail": Workload(("--pareto=1.5", "--mean=2ms", "--longest=400ms"), 6, 2, False),
 }
 
 
@@ -133,7 +132,7 @@ class Rig:
         # The servers' counters are there once they have ended.
         config = {"system": system, "workload": workload, "load": load, "proxies": len(clients), "seconds": self.seconds,
                   "client": [flag for flag in argvs[0][1:] if not flag.startswith("--seed")],
-                  "server": [of.program, *of.flags, f"--workers={of.workers}"], "services": self._services(made)}
+                  "server": ["hr-echo-server", *of.flags, f"--workers={of.workers}"], "services": self._services(made)}
         return {**figures(runs, [server.counters for server in servers], statuses), "asked_rate": rate, "proxies": len(clients), "config": config,
                 "argv": argvs[0], "clients": [each.report for each in runs], "cpu": [each.spent.as_json() for each in runs],
                 "servers": [server.counters for server in servers], "status": statuses,
@@ -151,7 +150,7 @@ class Rig:
             servers = self._servers(stack, of, 1)
             client = run_client(self.lab.client, argv, [], on_event=lambda event: seen.append((time.monotonic(), event)))
         served_ns = sum(server.counters["served_ns"] for server in servers)
-        config = {"highest": workload, "client": argv[1:], "server": [of.program, *of.flags, f"--workers={of.workers}"]}
+        config = {"highest": workload, "client": argv[1:], "server": ["hr-echo-server", *of.flags, f"--workers={of.workers}"]}
         return {"wanted_rate": of.highest, "rate": rate_between(seen), "n": client.summary["n"], "lost": client.summary["lost"],
                 "mean_ms": served_ns / 1e6 / sum(server.counters["requests"] for server in servers), "config": config,
                 "client": client.report, "servers": [server.counters for server in servers]}
@@ -170,7 +169,7 @@ class Rig:
         for number, name in enumerate(REPLICAS):
             host = self.lab.replica(name)
             own = [f"--shared={shared}", f"--seed={round_number}"] if of.shared else [f"--seed={10 * round_number + number}"]
-            found.append(stack.enter_context(BenchServer(host, of.program, [
+            found.append(stack.enter_context(BenchServer(host, "hr-echo-server", [
                 f"--listen={','.join(f'{host.ipv4}:{port}' for port in _PORTS)}", f"--workers={of.workers}", f"--load_offset={LOAD_OFFSET}", *own,
                 *of.flags])))
         return found

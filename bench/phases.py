@@ -36,6 +36,7 @@ TAG = "benchphases"
 PORT, BUDGET, SLOWER = 4000, 0.05, 20
 DELAY, TIMEOUT_S, WINDOW_S = "10ms", 2, 10
 BACK_WITHIN_S, SHARE_BACK, TIMES = 10, 0.8, 1.2
+_ANSWERED_AFTER = ("--service=1ms", "--tail=500us")
 _FASTEST = {"adaptive": {"floor": "1ms", "cap": "200ms"}, "prefer": "fastest"}
 
 
@@ -51,10 +52,10 @@ class Script:
 
 
 SCRIPTS = {
-    "adaptive": Script("ab", 1000, (), (), {"adaptive": _FASTEST, "fixed": {}}, 30.0, {
+    "adaptive": Script("ab", 1000, (), _ANSWERED_AFTER, {"adaptive": _FASTEST, "fixed": {}}, 30.0, {
         "healthy": (60.0, ""), "one-slow": (60.0, "a"), "healthy-again": (60.0, ""), "both-slow": (60.0, "ab")}),
     # 6 workers, 1.5 ms each on average: 20,000/s when all are well; 30 ms each and 1,000/s when all are slow, which is less than the rate.
-    "standby-choice": Script("abcde", 1500, ("--arrivals=poisson",), ("--workers=6",), {"fastest": _FASTEST}, 5.0, {
+    "standby-choice": Script("abcde", 1500, ("--arrivals=poisson",), (*_ANSWERED_AFTER, "--workers=6"), {"fastest": _FASTEST}, 5.0, {
         "healthy": (15.0, ""), "slow-5s": (5.0, "a"), "back": (15.0, ""), "one-slow": (20.0, "a"), "well": (10.0, ""),
         "overloaded": (12.0, "abcde")})}
 PHASES = list(dict.fromkeys(phase for script in SCRIPTS.values() for phase in script.phases))
@@ -202,7 +203,7 @@ def run_once(lab: Lab, script: Script, mode: str, phases: list[tuple[str, float,
     with contextlib.ExitStack() as stack:
         requests = Path(stack.enter_context(temporary.folder("bench")), "requests.csv")
         # Different seeds: they are slow for different requests. Every mode of a round meets the same times.
-        servers = {name: stack.enter_context(BenchServer(lab.replica(name), "hr-tail-server", [
+        servers = {name: stack.enter_context(BenchServer(lab.replica(name), "hr-echo-server", [
             f"--listen={address}:{PORT}", f"--factor={SLOWER}", *script.server, f"--seed={10 * seed + number}"]))
             for number, (name, address) in enumerate(backends.items())}
         for server in servers.values():

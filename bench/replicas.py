@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The bench's own servers as programs in lab hosts: stall server, echo server. Each says "ready" when its socket is open,
+"""The bench's own servers as programs in lab hosts. Each says "ready" when its socket is open,
 stops by itself after a bounded time, and prints its counters as JSON when it is asked to stop. And the busy processes of
 runs under stress.
 """

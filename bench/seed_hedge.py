@@ -83,7 +83,7 @@ class Rig:
         replicas = [self.lab.replica("a"), self.lab.replica("b")]
         with contextlib.ExitStack() as stack:
             stack.callback(shared.unlink, missing_ok=True)
-            servers = [stack.enter_context(BenchServer(host, "hr-stall-server", [
+            servers = [stack.enter_context(BenchServer(host, "hr-echo-server", [
                 f"--listen={host.ipv4}:{PORT}", f"--shared={shared}", *server_flags])) for host in replicas]
             proxy = None
             if mode in IN_KERNEL:

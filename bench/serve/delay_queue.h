@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Datagrams waiting for the time at which they are to be sent: the service time of the stall server and the
+// Datagrams waiting for the time at which they are to be sent: the service time of the echo server and the
 // wire delay of the relay. Thousands wait at once without a thread each. Bounded: a full queue refuses, and the
 // owner counts it. Time comes in as an argument, which is how the tests drive it.
 #pragma once

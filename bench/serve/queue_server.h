@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The loop of the servers that answer a request after a time of its own: an echo by way of a WorkerQueue, over
-// one or several sockets. What a request takes is a function of its id. Used by the echo, stall and tail servers.
+// one or several sockets. What a request takes is a function of its id. Used by the echo server.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 //
 // Answer times with a tail, drawn from a request's id: a constant part and an exponential one, or a bounded
 // Pareto distribution. Two servers with different seeds are slow for different requests, which is what makes a
-// hedge worth sending. Used by the tail server.
+// hedge worth sending. Used by the echo server.
 #pragma once
 
 #include <cstdint>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Which requests the deterministic-stall server stalls. `mod` is the published rule (id % 100 < 2); it is
+// Which requests the echo server stalls. `mod` is the published rule (id % 100 < 2); it is
 // periodic, so at an open-loop rate it would stall in lockstep with the clock. `hash` stalls a seeded
 // pseudo-random fraction. Either way every run and every competitor meets the same stalls.
 #pragma once

@@ -44,8 +44,8 @@ def measure(lab: Lab, engine: str, attach: str) -> dict:
     try:
         hedging = (DelayLine(lab.client, entry, MODES[mode], attach) if mode in MODES else
                    Product(lab.client, "engines", [entry], attach=attach, **settings))
-        with (BenchServer(a, "hr-stall-server", [f"--listen={a.ipv4}:{PORT}", f"--shared={shared}", *SERVER]),
-              BenchServer(b, "hr-stall-server", [f"--listen={b.ipv4}:{PORT}", f"--shared={shared}", *SERVER]),
+        with (BenchServer(a, "hr-echo-server", [f"--listen={a.ipv4}:{PORT}", f"--shared={shared}", *SERVER]),
+              BenchServer(b, "hr-echo-server", [f"--listen={b.ipv4}:{PORT}", f"--shared={shared}", *SERVER]),
               hedging as proxy):
             client = run_client(lab.client, command(mode, to, LOAD, f"{DELAY_MS:.0f}ms"), [])
             status = proxy.status_at_rest()
