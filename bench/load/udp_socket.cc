@@ -120,25 +120,14 @@ absl::StatusOr<UdpSocket> UdpSocket::Open(const Address& like) {
 absl::StatusOr<UdpSocket> UdpSocket::Listen(const Address& local) {
   absl::StatusOr<UdpSocket> made = Make(local.storage.ss_family);
   if (!made.ok()) return made;
-  if (bind(made->fd_, local.get(), local.bytes) != 0) return absl::ErrnoToStatus(errno, "bind");
+  if (bind(made->fd(), local.get(), local.bytes) != 0) return absl::ErrnoToStatus(errno, "bind");
   return made;
-}
-
-UdpSocket::UdpSocket(UdpSocket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-
-UdpSocket& UdpSocket::operator=(UdpSocket&& other) noexcept {
-  std::swap(fd_, other.fd_);
-  return *this;
-}
-
-UdpSocket::~UdpSocket() {
-  if (fd_ >= 0) close(fd_);
 }
 
 absl::StatusOr<Address> UdpSocket::LocalAddress() const {
   Address local;
   local.bytes = sizeof local.storage;
-  if (getsockname(fd_, local.get(), &local.bytes) != 0) return absl::ErrnoToStatus(errno, "getsockname");
+  if (getsockname(fd(), local.get(), &local.bytes) != 0) return absl::ErrnoToStatus(errno, "getsockname");
   return local;
 }
 
@@ -150,7 +139,7 @@ void UdpSocket::Receive(Batch& batch) {
   }
   int received = 0;
   do {
-    received = recvmmsg(fd_, storage.messages.data(), Batch::kCapacity, 0, nullptr);
+    received = recvmmsg(fd(), storage.messages.data(), Batch::kCapacity, 0, nullptr);
   } while (received < 0 && errno == EINTR);
   batch.size_ = received > 0 ? static_cast<size_t>(received) : 0;
   for (size_t i = 0; i < batch.size_; ++i) storage.peers[i].bytes = storage.messages[i].msg_hdr.msg_namelen;
@@ -165,7 +154,7 @@ size_t UdpSocket::Send(Batch& batch) {
   size_t taken = 0;
   size_t next = 0;
   while (next < batch.size_) {
-    const int sent = sendmmsg(fd_, &storage.messages[next], static_cast<unsigned>(batch.size_ - next), 0);
+    const int sent = sendmmsg(fd(), &storage.messages[next], static_cast<unsigned>(batch.size_ - next), 0);
     if (sent > 0) {
       taken += static_cast<size_t>(sent);
       next += static_cast<size_t>(sent);
@@ -179,7 +168,7 @@ size_t UdpSocket::Send(Batch& batch) {
 bool UdpSocket::SendOne(std::span<const uint8_t> datagram, const Address& peer) {
   ssize_t sent = 0;
   do {
-    sent = sendto(fd_, datagram.data(), datagram.size(), 0, peer.get(), peer.bytes);
+    sent = sendto(fd(), datagram.data(), datagram.size(), 0, peer.get(), peer.bytes);
   } while (sent < 0 && errno == EINTR);
   return sent == static_cast<ssize_t>(datagram.size());
 }

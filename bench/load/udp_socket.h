@@ -16,6 +16,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::bench {
 
@@ -72,11 +73,7 @@ class UdpSocket {
   static absl::StatusOr<UdpSocket> Open(const Address& like);
   static absl::StatusOr<UdpSocket> Listen(const Address& local);
 
-  UdpSocket(UdpSocket&& other) noexcept;
-  UdpSocket& operator=(UdpSocket&& other) noexcept;
-  ~UdpSocket();
-
-  int fd() const { return fd_; }
+  int fd() const { return fd_.get(); }
   absl::StatusOr<Address> LocalAddress() const;
 
   // Fills `batch` with what is waiting; its size says how many.
@@ -90,7 +87,7 @@ class UdpSocket {
  private:
   explicit UdpSocket(int fd) : fd_(fd) {}
   static absl::StatusOr<UdpSocket> Make(int family);
-  int fd_;
+  net::UniqueFd fd_;
 };
 
 // Waits until one of `fds` is readable or the monotonic clock reads `due_ns`. `readable[i]` says which.

@@ -6,11 +6,12 @@
 // time.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <string>
+#include <utility>
 
 #include "absl/status/statusor.h"
+#include "bench/load/mapped_words.h"
 
 namespace hedgerow::bench {
 
@@ -23,17 +24,13 @@ class SeenTable {
   // Maps `path`, made on first use; an empty path makes a table private to this process.
   static absl::StatusOr<SeenTable> Open(const std::string& path, int64_t ttl_ns);
 
-  SeenTable(SeenTable&& other) noexcept;
-  SeenTable& operator=(SeenTable&&) = delete;
-  ~SeenTable();
-
   // True for exactly one caller per id and life time, counted from that first sight.
   bool IsFirstSight(uint32_t id, int64_t now_ns);
 
  private:
-  SeenTable(std::atomic<uint64_t>* slots, int64_t ttl_ns) : slots_(slots), ttl_ms_(ttl_ns / 1'000'000) {}
+  SeenTable(MappedWords slots, int64_t ttl_ns) : slots_(std::move(slots)), ttl_ms_(ttl_ns / 1'000'000) {}
 
-  std::atomic<uint64_t>* slots_;
+  MappedWords slots_;
   int64_t ttl_ms_;
 };
 

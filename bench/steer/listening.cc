@@ -12,6 +12,7 @@
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::bench {
 namespace {
@@ -20,15 +21,12 @@ constexpr int kFirstInherited = 3;  // SD_LISTEN_FDS_START
 constexpr int kBacklog = 16'384;    // capped by net.core.somaxconn
 
 absl::StatusOr<int> OpenOne(const OwnSockets& wanted, bool tcp) {
-  const int fd =
-      socket(wanted.address.storage.ss_family, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  const int type = (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC;
+  net::UniqueFd owner(socket(wanted.address.storage.ss_family, type, 0));
+  const int fd = owner.get();
   if (fd < 0) return absl::ErrnoToStatus(errno, "socket");
   const int one = 1;
-  const auto failed = [fd](const char* what) {
-    const absl::Status status = absl::ErrnoToStatus(errno, what);
-    close(fd);
-    return status;
-  };
+  const auto failed = [](const char* what) { return absl::ErrnoToStatus(errno, what); };
   if (tcp && setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one) != 0) return failed("SO_REUSEADDR");
   if (wanted.reuseport && setsockopt(fd, SOL_SOCKET, SO_REUSEPORT, &one, sizeof one) != 0)
     return failed("SO_REUSEPORT");
@@ -38,7 +36,7 @@ absl::StatusOr<int> OpenOne(const OwnSockets& wanted, bool tcp) {
   }
   if (bind(fd, wanted.address.get(), wanted.address.bytes) != 0) return failed("bind");
   if (tcp && listen(fd, kBacklog) != 0) return failed("listen");
-  return fd;
+  return owner.Release();
 }
 
 }  // namespace

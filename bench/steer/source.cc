@@ -40,8 +40,10 @@ absl::StatusOr<Address> SourceAddress(const Address& first, uint32_t number) {
   return source;
 }
 
-absl::StatusOr<int> ConnectFrom(const Address& source, const Address& target, bool tcp) {
-  const int fd = socket(target.storage.ss_family, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+absl::StatusOr<net::UniqueFd> ConnectFrom(const Address& source, const Address& target, bool tcp) {
+  net::UniqueFd socket_fd(
+      socket(target.storage.ss_family, (tcp ? SOCK_STREAM : SOCK_DGRAM) | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  const int fd = socket_fd.get();
   if (fd < 0) return absl::ErrnoToStatus(errno, "socket");
   const int one = 1;
   setsockopt(fd, SOL_IP, IP_FREEBIND, &one, sizeof one);  // no interface has an IPv6 address of a routed network
@@ -50,12 +52,10 @@ absl::StatusOr<int> ConnectFrom(const Address& source, const Address& target, bo
   if (tcp) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
   const bool bound = bind(fd, source.get(), source.bytes) == 0;
   if (!bound || (connect(fd, target.get(), target.bytes) != 0 && errno != EINPROGRESS)) {
-    const absl::Status status =
-        absl::ErrnoToStatus(errno, bound ? "connect" : "bind to a source's address (is there a local route for it?)");
-    close(fd);
-    return status;
+    return absl::ErrnoToStatus(errno,
+                               bound ? "connect" : "bind to a source's address (is there a local route for it?)");
   }
-  return fd;
+  return socket_fd;
 }
 
 absl::Status RaiseFileLimit(uint64_t wanted) {

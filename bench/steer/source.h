@@ -8,6 +8,7 @@
 
 #include "absl/status/statusor.h"
 #include "bench/load/udp_socket.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::bench {
 
@@ -15,7 +16,7 @@ namespace hedgerow::bench {
 absl::StatusOr<Address> SourceAddress(const Address& first, uint32_t number);
 
 // A non-blocking socket, bound to the source's address and connected to `target` (TCP: the connection is under way).
-absl::StatusOr<int> ConnectFrom(const Address& source, const Address& target, bool tcp);
+absl::StatusOr<net::UniqueFd> ConnectFrom(const Address& source, const Address& target, bool tcp);
 
 // As many descriptors as the process may have; ResourceExhausted where `wanted` are more.
 absl::Status RaiseFileLimit(uint64_t wanted);

@@ -10,6 +10,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
+#include "bench/load/mapped_words.h"
 
 namespace hedgerow::bench {
 
@@ -17,17 +18,13 @@ class SourceCounts {
  public:
   // An existing file keeps what it has. An empty path: nothing is counted.
   static absl::StatusOr<SourceCounts> Map(const std::string& path, size_t sources);
-  SourceCounts(SourceCounts&& other) noexcept;
-  SourceCounts& operator=(SourceCounts&&) = delete;
-  ~SourceCounts();
 
   // A source beyond the file's end is not counted: false.
   bool Count(uint32_t source, bool tcp);
 
  private:
-  SourceCounts(uint64_t* counts, size_t sources) : counts_(counts), sources_(sources) {}
-  uint64_t* counts_;
-  size_t sources_;
+  MappedWords counts_{};
+  size_t sources_ = 0;
 };
 
 }  // namespace hedgerow::bench

@@ -85,14 +85,14 @@ absl::Status Stream(const Ends& ends, const std::string& transport) {
                               .one_address = absl::GetFlag(FLAGS_one_address),
                               .patient = absl::GetFlag(FLAGS_patient)};
   const bool progress = absl::GetFlag(FLAGS_progress);
-  absl::StatusOr<SourceStream> stream = SourceStream::Open(options, [progress](const char* event) {
+  absl::StatusOr<std::unique_ptr<SourceStream>> stream = SourceStream::Open(options, [progress](const char* event) {
     if (!progress) return;
     absl::FPrintF(stderr, "{\"event\":\"%s\"}\n", event);
     // The runner reads this process's time when it sees the line, and must find it alive.
     if (std::string_view(event) == "measured") absl::SleepFor(absl::Milliseconds(250));
   });
   if (!stream.ok()) return stream.status();
-  const absl::StatusOr<StreamResult> result = stream->Run(StopRequested);
+  const absl::StatusOr<StreamResult> result = (*stream)->Run(StopRequested);
   if (!result.ok()) return result.status();
   uint64_t wanted = 0;
   uint64_t answered = 0;

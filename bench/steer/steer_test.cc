@@ -90,7 +90,7 @@ class Steering : public testing::Test {
   StreamResult Run(const StreamOptions& options) {
     auto stream = SourceStream::Open(options, [](const char*) {});
     EXPECT_TRUE(stream.ok()) << stream.status();
-    auto result = stream->Run([] { return false; });
+    auto result = (*stream)->Run([] { return false; });
     EXPECT_TRUE(result.ok()) << result.status();
     return *std::move(result);
   }
@@ -164,7 +164,7 @@ TEST_F(Steering, AConnectionThatEndsIsOpenedAgainAndItsMessagesSentAgain) {
     usleep(50'000);
     Start({.slot = 1});
   });
-  const auto result = stream->Run([] { return false; });
+  const auto result = (*stream)->Run([] { return false; });
   successor.join();
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_EQ(Lost(*result), 0u);
@@ -199,8 +199,7 @@ TEST_F(Steering, WhatIsNoMessageIsCounted) {
   Start({});
   auto socket = ConnectFrom(*ParseAddress("127.0.0.1:0"), address_, false);
   ASSERT_TRUE(socket.ok());
-  ASSERT_EQ(send(*socket, "hello", 5, 0), 5);
-  close(*socket);
+  ASSERT_EQ(send(socket->get(), "hello", 5, 0), 5);
   for (int i = 0; i < 400 && collector_->totals().not_messages == 0; ++i) usleep(5'000);
   Stop();
   EXPECT_EQ(collector_->totals().not_messages, 1u);

@@ -28,32 +28,8 @@ int64_t Microseconds(const timeval& time) { return time.tv_sec * int64_t{1'000'0
 SourceStream::SourceStream(const StreamOptions& options, std::function<void(const char*)> on_event)
     : options_(options), on_event_(std::move(on_event)), buffer_(64 << 10) {}
 
-SourceStream::SourceStream(SourceStream&& other) noexcept
-    : options_(other.options_),
-      on_event_(std::move(other.on_event_)),
-      epoll_(std::exchange(other.epoll_, -1)),
-      datagrams_(std::move(other.datagrams_)),
-      connections_(std::move(other.connections_)),
-      order_(std::move(other.order_)),
-      records_(std::move(other.records_)),
-      retries_(std::move(other.retries_)),
-      result_(std::move(other.result_)),
-      outstanding_(other.outstanding_),
-      buffer_(std::move(other.buffer_)) {
-  other.datagrams_.clear();
-  other.connections_.clear();
-}
-
-SourceStream::~SourceStream() {
-  for (const int fd : datagrams_) close(fd);
-  for (const Connection& connection : connections_) {
-    if (connection.fd >= 0) close(connection.fd);
-  }
-  if (epoll_ >= 0) close(epoll_);
-}
-
-absl::StatusOr<SourceStream> SourceStream::Open(const StreamOptions& options,
-                                                std::function<void(const char*)> on_event) {
+absl::StatusOr<std::unique_ptr<SourceStream>> SourceStream::Open(const StreamOptions& options,
+                                                                 std::function<void(const char*)> on_event) {
   if (options.bytes < sizeof(SteerMessage) || options.bytes > kSteerMessageMost) {
     return absl::InvalidArgumentError(
         absl::StrCat("a message has ", sizeof(SteerMessage), " to ", kSteerMessageMost, " bytes"));
@@ -64,26 +40,26 @@ absl::StatusOr<SourceStream> SourceStream::Open(const StreamOptions& options,
   if ((options.seconds + options.warm_up) * options.rate > 50e6)
     return absl::InvalidArgumentError("at most 50 million messages in a run");
   if (absl::Status status = RaiseFileLimit(uint64_t{options.sources} * 2 + 64); !status.ok()) return status;
-  SourceStream stream(options, std::move(on_event));
-  if (absl::Status status = stream.OpenAll(); !status.ok()) return status;
+  std::unique_ptr<SourceStream> stream(new SourceStream(options, std::move(on_event)));
+  if (absl::Status status = stream->OpenAll(); !status.ok()) return status;
   return stream;
 }
 
 absl::Status SourceStream::OpenAll() {
-  epoll_ = epoll_create1(EPOLL_CLOEXEC);
+  epoll_.Reset(epoll_create1(EPOLL_CLOEXEC));
   for (uint32_t source = 0; source < options_.sources; ++source) order_.push_back(source);
   // Neighbours in time are no neighbours by address. Fixed, so that all systems meet the same order.
   std::shuffle(order_.begin(), order_.end(), std::mt19937(1));
   for (uint32_t source = 0; options_.udp && source < options_.sources; ++source) {
     absl::StatusOr<Address> address = AddressOf(source);
     if (!address.ok()) return address.status();
-    absl::StatusOr<int> fd = ConnectFrom(*address, options_.target, false);
+    absl::StatusOr<net::UniqueFd> fd = ConnectFrom(*address, options_.target, false);
     if (!fd.ok()) return fd.status();
-    datagrams_.push_back(*fd);
+    datagrams_.push_back(*std::move(fd));
     epoll_event event = {};
     event.events = EPOLLIN;
     event.data.u64 = source;
-    epoll_ctl(epoll_, EPOLL_CTL_ADD, *fd, &event);
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, datagrams_.back().get(), &event);
   }
   if (!options_.tcp) return absl::OkStatus();
   connections_.resize(options_.sources);
@@ -140,7 +116,7 @@ void SourceStream::SendDue(uint64_t until) {
 
 void SourceStream::SendDatagram(uint32_t source, uint32_t id) {
   const std::string message = MessageOf(id);
-  const int fd = datagrams_[source];
+  const int fd = datagrams_[source].get();
   for (int attempt = 0; attempt < 2; ++attempt) {
     if (send(fd, message.data(), message.size(), MSG_DONTWAIT | MSG_NOSIGNAL) >= 0) return;
     if (errno != ECONNREFUSED) break;  // of an earlier datagram: this one has not been sent yet
@@ -169,25 +145,24 @@ void SourceStream::SendOnConnection(uint32_t source, uint32_t id) {
 void SourceStream::Connect(uint32_t source) {
   Connection& connection = connections_[source];
   absl::StatusOr<Address> address = AddressOf(source);
-  absl::StatusOr<int> fd = address.ok() ? ConnectFrom(*address, options_.target, true) : address.status();
+  absl::StatusOr<net::UniqueFd> fd = address.ok() ? ConnectFrom(*address, options_.target, true) : address.status();
   ++result_.connects;
   if (!fd.ok()) {
     Lose(source, false);
     return;
   }
-  connection.fd = *fd;
+  connection.fd = *std::move(fd);
   epoll_event event = {};
   event.events = EPOLLIN | EPOLLOUT;
   event.data.u64 = kTcp | source;
-  epoll_ctl(epoll_, EPOLL_CTL_ADD, connection.fd, &event);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.fd.get(), &event);
 }
 
 void SourceStream::Lose(uint32_t source, bool was_open) {
   Connection& connection = connections_[source];
   ++(was_open ? result_.connections_lost : result_.connect_failures);
-  if (connection.fd >= 0) close(connection.fd);
   waiting_bytes_ -= connection.out.size();
-  connection.fd = -1;
+  connection.fd.Reset();
   connection.open = false;
   connection.out.clear();
   connection.in.clear();
@@ -195,7 +170,8 @@ void SourceStream::Lose(uint32_t source, bool was_open) {
 }
 
 void SourceStream::Flush(Connection& connection, uint32_t source) {
-  const ssize_t taken = send(connection.fd, connection.out.data(), connection.out.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
+  const ssize_t taken =
+      send(connection.fd.get(), connection.out.data(), connection.out.size(), MSG_DONTWAIT | MSG_NOSIGNAL);
   if (taken > 0) {
     waiting_bytes_ -= static_cast<uint64_t>(taken);
     connection.out.erase(0, static_cast<size_t>(taken));
@@ -209,7 +185,7 @@ void SourceStream::Watch(const Connection& connection, uint32_t source, bool wri
   epoll_event event = {};
   event.events = EPOLLIN | (writable ? static_cast<uint32_t>(EPOLLOUT) : 0u);
   event.data.u64 = kTcp | source;
-  epoll_ctl(epoll_, EPOLL_CTL_MOD, connection.fd, &event);
+  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), &event);
 }
 
 void SourceStream::Wait(int64_t due_ns) {
@@ -223,7 +199,7 @@ void SourceStream::Wait(int64_t due_ns) {
   const int64_t wait_ns = std::max<int64_t>(0, due_ns - MonotonicNs());
   const timespec timeout = {wait_ns / 1'000'000'000, wait_ns % 1'000'000'000};
   std::array<epoll_event, 256> events;
-  const int count = epoll_pwait2(epoll_, events.data(), static_cast<int>(events.size()), &timeout, nullptr);
+  const int count = epoll_pwait2(epoll_.get(), events.data(), static_cast<int>(events.size()), &timeout, nullptr);
   for (int i = 0; i < count; ++i) {
     const epoll_event& event = events[static_cast<size_t>(i)];
     const auto source = static_cast<uint32_t>(event.data.u64);
@@ -232,7 +208,7 @@ void SourceStream::Wait(int64_t due_ns) {
       continue;
     }
     Connection& connection = connections_[source];
-    if (connection.fd < 0) continue;
+    if (!connection.fd.valid()) continue;
     if (!connection.open && (event.events & (EPOLLERR | EPOLLHUP)) != 0) {
       Lose(source, false);
       continue;
@@ -251,7 +227,7 @@ void SourceStream::Wait(int64_t due_ns) {
 }
 
 void SourceStream::ReadDatagrams(uint32_t source) {
-  const ssize_t bytes = recv(datagrams_[source], buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+  const ssize_t bytes = recv(datagrams_[source].get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
   if (bytes < 0) {
     if (errno == ECONNREFUSED) ++result_.udp_refused;
     return;
@@ -262,7 +238,7 @@ void SourceStream::ReadDatagrams(uint32_t source) {
 
 void SourceStream::ReadConnection(uint32_t source) {
   Connection& connection = connections_[source];
-  const ssize_t bytes = recv(connection.fd, buffer_.data(), buffer_.size(), MSG_DONTWAIT);
+  const ssize_t bytes = recv(connection.fd.get(), buffer_.data(), buffer_.size(), MSG_DONTWAIT);
   if (bytes == 0 || (bytes < 0 && errno != EAGAIN && errno != EINTR)) {
     Lose(source, true);
     return;

@@ -9,6 +9,7 @@
 #include <deque>
 #include <functional>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@
 #include "bench/load/histogram.h"
 #include "bench/load/udp_socket.h"
 #include "bench/steer/message.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::bench {
 
@@ -67,16 +69,15 @@ struct StreamResult {
 class SourceStream {
  public:
   // `on_event` is called with "measuring" and "measured".
-  static absl::StatusOr<SourceStream> Open(const StreamOptions& options, std::function<void(const char*)> on_event);
-  SourceStream(SourceStream&&) noexcept;
-  ~SourceStream();
+  static absl::StatusOr<std::unique_ptr<SourceStream>> Open(const StreamOptions& options,
+                                                            std::function<void(const char*)> on_event);
 
   // Ends early, without an error, when `stop` says so.
   absl::StatusOr<StreamResult> Run(const std::function<bool()>& stop);
 
  private:
   struct Connection {
-    int fd = -1;
+    net::UniqueFd fd{};
     bool open = false;
     int64_t retry_ns = 0;  // when it is closed
     std::string out;       // what the kernel has not taken yet
@@ -103,8 +104,8 @@ class SourceStream {
 
   StreamOptions options_;
   std::function<void(const char*)> on_event_;
-  int epoll_ = -1;
-  std::vector<int> datagrams_;  // by source
+  net::UniqueFd epoll_{};
+  std::vector<net::UniqueFd> datagrams_;  // by source
   std::vector<Connection> connections_;
   std::vector<uint32_t> order_;  // of the sources' turns
   std::vector<StreamRecord> records_;

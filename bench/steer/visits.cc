@@ -17,12 +17,7 @@ namespace {
 
 class Visits {
  public:
-  Visits(const VisitOptions& options, int epoll) : options_(options), epoll_(epoll), visits_(options.visits) {}
-  ~Visits() {
-    for (const One& one : visits_) {
-      if (one.fd >= 0) close(one.fd);
-    }
-  }
+  explicit Visits(const VisitOptions& options) : options_(options), visits_(options.visits) {}
 
   void Run(const std::function<bool()>& stop) {
     const int64_t began_ns = MonotonicNs();
@@ -41,7 +36,7 @@ class Visits {
 
  private:
   struct One {
-    int fd = -1;
+    net::UniqueFd fd{};
     bool sent = false;
     int64_t began_ns = 0;
   };
@@ -52,16 +47,17 @@ class Visits {
     ++under_way_;
     by_age_.push_back(number);
     const absl::StatusOr<Address> source = SourceAddress(options_.first_source, number % options_.sources);
-    const absl::StatusOr<int> fd = source.ok() ? ConnectFrom(*source, options_.target, options_.tcp) : source.status();
+    absl::StatusOr<net::UniqueFd> fd =
+        source.ok() ? ConnectFrom(*source, options_.target, options_.tcp) : source.status();
     if (!fd.ok()) {
       End(one, result_.not_sent);
       return;
     }
-    one.fd = *fd;
+    one.fd = *std::move(fd);
     epoll_event event = {};
     event.events = options_.tcp ? EPOLLOUT : EPOLLIN;
     event.data.u32 = number;
-    epoll_ctl(epoll_, EPOLL_CTL_ADD, one.fd, &event);
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, one.fd.get(), &event);
     if (!options_.tcp) Send(one, number);
   }
 
@@ -75,19 +71,19 @@ class Visits {
     std::memcpy(bytes.data(), &message, sizeof message);
     one.sent = true;
     if (options_.tcp) result_.connect_ns.Record(static_cast<uint64_t>(MonotonicNs() - one.began_ns));
-    if (send(one.fd, bytes.data(), options_.bytes, MSG_DONTWAIT | MSG_NOSIGNAL) != options_.bytes) {
+    if (send(one.fd.get(), bytes.data(), options_.bytes, MSG_DONTWAIT | MSG_NOSIGNAL) != options_.bytes) {
       EndBy(one, errno);
       return;
     }
     epoll_event event = {};
     event.events = EPOLLIN;
     event.data.u32 = number;
-    epoll_ctl(epoll_, EPOLL_CTL_MOD, one.fd, &event);
+    epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, one.fd.get(), &event);
   }
 
   void Receive(One& one) {
     SteerMessage answer;
-    const ssize_t bytes = recv(one.fd, &answer, sizeof answer, MSG_DONTWAIT);
+    const ssize_t bytes = recv(one.fd.get(), &answer, sizeof answer, MSG_DONTWAIT);
     if (bytes < 0 && (errno == EAGAIN || errno == EINTR)) return;
     if (bytes < 0) return EndBy(one, errno);
     if (bytes != static_cast<ssize_t>(sizeof answer)) return End(one, result_.reset);  // closed without an answer
@@ -101,22 +97,21 @@ class Visits {
 
   void End(One& one, uint64_t& counted) {
     ++counted;
-    if (one.fd >= 0) close(one.fd);
-    one.fd = -1;
+    one.fd.Reset();
     --under_way_;
   }
 
   void Wait(int timeout_ms) {
     std::array<epoll_event, 256> events;
-    const int count = epoll_wait(epoll_, events.data(), static_cast<int>(events.size()), timeout_ms);
+    const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<size_t>(i)];
       One& one = visits_[event.data.u32];
-      if (one.fd < 0) continue;
+      if (!one.fd.valid()) continue;
       if (!one.sent && (event.events & (EPOLLERR | EPOLLHUP)) != 0) {
         int error = 0;
         socklen_t bytes = sizeof error;
-        getsockopt(one.fd, SOL_SOCKET, SO_ERROR, &error, &bytes);
+        getsockopt(one.fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
         EndBy(one, error);
       } else if (!one.sent) {
         Send(one, event.data.u32);
@@ -130,14 +125,14 @@ class Visits {
     const int64_t now_ns = MonotonicNs();
     while (!by_age_.empty()) {
       One& oldest = visits_[by_age_.front()];
-      if (oldest.fd >= 0 && now_ns - oldest.began_ns < options_.timeout_ns) return;
-      if (oldest.fd >= 0) End(oldest, result_.timed_out);
+      if (oldest.fd.valid() && now_ns - oldest.began_ns < options_.timeout_ns) return;
+      if (oldest.fd.valid()) End(oldest, result_.timed_out);
       by_age_.pop_front();
     }
   }
 
   const VisitOptions& options_;
-  int epoll_;
+  net::UniqueFd epoll_{epoll_create1(EPOLL_CLOEXEC)};
   std::vector<One> visits_;
   std::deque<uint32_t> by_age_;
   uint32_t under_way_ = 0;
@@ -155,15 +150,9 @@ absl::StatusOr<VisitResult> Visit(const VisitOptions& options, const std::functi
   }
   const uint32_t at_once = options.at_once == 0 ? options.visits : options.at_once;
   if (absl::Status status = RaiseFileLimit(uint64_t{at_once} + 64); !status.ok()) return status;
-  const int epoll = epoll_create1(EPOLL_CLOEXEC);
-  VisitResult result;
-  {
-    Visits visits(options, epoll);
-    visits.Run(stop);
-    result = visits.Take();
-  }
-  close(epoll);
-  return result;
+  Visits visits(options);
+  visits.Run(stop);
+  return visits.Take();
 }
 
 }  // namespace hedgerow::bench
