@@ -18,8 +18,8 @@ from bench.replicas import BenchServer, stress
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.lab import XdpOnSwitch
+from deploy.lab.programs import bpf_object
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
-from deploy.lab.servers.load import bpf_object
 from deploy.lab.waiting import until
 from plots import looks
 from plots.charts import Charts, Tails

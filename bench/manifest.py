@@ -16,25 +16,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from deploy.lab import programs
-
-ROOT = Path(__file__).resolve().parent.parent
-
-
-def build_dir() -> Path:
-    return Path(os.environ.get("HEDGEROW_BUILD_DIR", ROOT / "build" / "release"))
-
-
-def binary(name: str) -> Path:
-    path = build_dir() / "bin" / name
-    if not path.exists():
-        raise FileNotFoundError(why_missing(name) or f"{path} is not built: run ./dev build")
-    return programs.noted(path)
-
-
-def why_missing(name: str) -> str | None:
-    """Why the build went on without a program of Go (cmake/go_build.sh); None where it did not have to."""
-    reason = build_dir() / "bin" / f"{name}.missing"
-    return reason.read_text(encoding="utf-8").strip() if reason.exists() else None
+from deploy.lab.programs import PROJECT as ROOT, binary, build_dir, why_missing  # noqa: F401 (of a run, as what is below)
 
 
 def config_hash(config: dict) -> str:

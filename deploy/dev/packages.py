@@ -6,7 +6,7 @@ import os
 import subprocess
 from pathlib import Path
 
-from deploy.lab.servers.load import binary
+from deploy.lab.programs import binary
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -15,10 +15,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.lab.lab import Lab, XdpOnSwitch
+from deploy.lab.programs import bpf_object
 from deploy.lab.servers.etcd import EtcdNode
 from deploy.lab.servers.hashicorp_node import HashicorpNode
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
-from deploy.lab.servers.load import bpf_object
 from deploy.lab.servers.server import ServerFailed
 from deploy.lab.servers.store_node import NodeState, StoreNode
 

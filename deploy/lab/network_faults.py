@@ -24,7 +24,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 from deploy.lab.host import CommandFailed
 from deploy.lab.lab import Lab
-from deploy.lab.servers.load import bpf_object
+from deploy.lab.programs import bpf_object
 
 Link = tuple[str, str]  # names of hosts: from, to
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which programs this process has started or was about to, and which bytes they had at that time: what an experiment's manifest says was
-measured (bench/outcome.py).
+"""Programs of the build, which of them this process has started or was about to, and which bytes they had at that time: what an
+experiment's manifest says was measured (bench/outcome.py).
 """
 
 import functools
@@ -10,7 +10,34 @@ import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
+PROJECT = Path(__file__).resolve().parents[2]
 _hashes: dict[Path, str] = {}
+
+
+def build_dir() -> Path:
+    return Path(os.environ.get("HEDGEROW_BUILD_DIR", PROJECT / "build" / "release"))
+
+
+def _programs() -> Path:
+    return Path(os.environ.get("HEDGEROW_BIN", build_dir() / "bin"))
+
+
+def binary(name: str) -> Path:
+    path = _programs() / name
+    if not path.exists():
+        raise FileNotFoundError(why_missing(name) or f"{path} is not built: run ./dev build")
+    return noted(path)
+
+
+def why_missing(name: str) -> str | None:
+    """Why the build went on without a program of Go (cmake/go_build.sh); None where it did not have to."""
+    reason = _programs() / f"{name}.missing"
+    return reason.read_text(encoding="utf-8").strip() if reason.exists() else None
+
+
+def bpf_object(name: str) -> Path:
+    """One of the build's kernel programs, to be loaded without a daemon of ours."""
+    return binary(f"../bpf/{name}.bpf.o")
 
 
 def noted(path: Path) -> Path:

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from deploy.lab.host import Host
 from deploy.lab.lab import Lab
-from deploy.lab.servers.load import binary
+from deploy.lab.programs import binary
 
 _ANSWERS_WITHIN_S = 30.0
 _PROGRAM = "hr-unsynced-fs"

@@ -9,7 +9,7 @@ import pytest
 
 from bench.replicas import BenchServer
 from deploy.lab import CommandFailed, Lab
-from deploy.lab.servers import DNS_SERVERS, EchoLoadServer, ServerFailed, StallServer, round_trip
+from deploy.lab.servers import DNS_SERVERS, ServerFailed, round_trip
 from deploy.lab.servers.server import STOPPED, thread_states
 
 
@@ -83,9 +83,11 @@ def test_a_server_that_cannot_start_says_why(lab):
 @pytest.mark.parametrize("ipv6", [False, True], ids=["ipv4", "ipv6"])
 def test_the_benchmarks_servers_answer_and_the_stalling_one_stalls_as_told(lab, ipv6):
     replica = lab.replica("a")
-    with (EchoLoadServer(replica, 9001, ipv6=ipv6) as echo,
-          StallServer(replica, 9002, ipv6=ipv6, stall="300ms") as stall):
-        assert round_trip(lab.client, echo.address, 9001, b"any bytes") == b"any bytes"
+    address = replica.ipv6 if ipv6 else replica.ipv4
+    listen = f"[{address}]" if ipv6 else address
+    with (BenchServer(replica, "hr-echo-server", [f"--listen={listen}:9001"]),
+          BenchServer(replica, "hr-echo-server", [f"--listen={listen}:9002", "--service=2ms", "--fraction=0.02", "--stall=300ms"])):
+        assert round_trip(lab.client, address, 9001, b"any bytes") == b"any bytes"
         well, ill = (number.to_bytes(4, "little") for number in (50, 1))  # id % 100 < 2 stalls at first sight
-        assert round_trip(lab.client, stall.address, 9002, well, timeout_s=0.2) == well
-        assert round_trip(lab.client, stall.address, 9002, ill, timeout_s=0.2) is None
+        assert round_trip(lab.client, address, 9002, well, timeout_s=0.2) == well
+        assert round_trip(lab.client, address, 9002, ill, timeout_s=0.2) is None

@@ -14,8 +14,8 @@ from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.programs import bpf_object
 from deploy.lab.servers.hedgerow_node import PEER_PORT, NodeSettings
-from deploy.lab.servers.load import bpf_object
 from tests.e2e.harness import bpf_links
 
 TAG = f"self{os.getpid()}9"

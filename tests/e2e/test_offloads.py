@@ -10,8 +10,8 @@ from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.programs import binary
 from deploy.lab.servers.hedgerow_node import NodeSettings
-from deploy.lab.servers.load import binary
 from harness.product import wait_until
 
 TAG = f"self{os.getpid()}6"

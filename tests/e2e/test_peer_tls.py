@@ -12,8 +12,8 @@ from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.cluster import hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.programs import binary
 from deploy.lab.servers.hedgerow_node import PEER_PORT, HedgerowNode, NodeSettings
-from deploy.lab.servers.load import binary
 
 TAG = f"self{os.getpid()}t"
 WITHIN_S = 60.0

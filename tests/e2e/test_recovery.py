@@ -21,8 +21,8 @@ from cluster.client import hkv
 from deploy.lab import VIP_KV, Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.programs import binary
 from deploy.lab.servers.hedgerow_node import SERVE_PORT, HedgerowNode, NodeSettings
-from deploy.lab.servers.load import binary
 from harness.product import Product
 
 TAG = f"self{os.getpid()}8"

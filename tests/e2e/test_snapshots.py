@@ -13,8 +13,8 @@ from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.programs import binary
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
-from deploy.lab.servers.load import binary
 
 TAG = f"self{os.getpid()}6"
 ALL_OFF = tuple((name, "off") for name in ("heartbeat", "vote", "append", "quorum", "broadcast", "watchdog"))

@@ -16,8 +16,8 @@ from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
+from deploy.lab.programs import binary
 from deploy.lab.servers.hedgerow_node import MEMCACHED_PORT, SERVE_PORT, NodeSettings
-from deploy.lab.servers.load import binary
 
 TAG = f"bnds{os.getpid()}"
 LIMIT_MIB = 16

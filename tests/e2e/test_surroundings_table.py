@@ -16,8 +16,8 @@ import pytest
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.own_clock import OwnClock, in_time_namespace
+from deploy.lab.programs import binary
 from deploy.lab.servers.hedgerow_node import HedgerowNode
-from deploy.lab.servers.load import binary
 from harness.dns import UdpClient
 from harness.product import BIN, VIP4, wait_until
 

@@ -16,8 +16,8 @@ from deploy.lab import Lab
 from deploy.lab.cluster import Cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.lab import XdpOnSwitch
+from deploy.lab.programs import bpf_object
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
-from deploy.lab.servers.load import bpf_object
 from harness import machine, units
 from harness.dns import who_answers
 from harness.other_users import open_folder

@@ -22,8 +22,8 @@ sys.path[:0] = [str(PROJECT / "tests"), str(PROJECT / "tests" / "e2e")]
 from deploy.lab import Lab  # noqa: E402 (the path comes first)
 from deploy.lab.cluster import hedgerow_cluster  # noqa: E402
 from deploy.lab.data_dirs import DataDirs  # noqa: E402
+from deploy.lab.programs import binary  # noqa: E402
 from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings  # noqa: E402
-from deploy.lab.servers.load import binary  # noqa: E402
 from harness.dns import UdpClient  # noqa: E402
 from harness.product import BIN, VIP4, Product  # noqa: E402
 from harness.stack import Stack  # noqa: E402

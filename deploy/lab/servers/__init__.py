@@ -4,7 +4,6 @@
 from deploy.lab.servers.coap import CoapServer
 from deploy.lab.servers.dnsmasq import Dnsmasq
 from deploy.lab.servers.knot import Knot
-from deploy.lab.servers.load import EchoLoadServer, StallServer
 from deploy.lab.servers.memcached import Memcached
 from deploy.lab.servers.nsd import Nsd
 from deploy.lab.servers.server import DnsServer, Server, ServerFailed, ask, round_trip
@@ -15,5 +14,5 @@ DNS_SERVERS = {"nsd": Nsd, "knot": Knot, "unbound": Unbound, "dnsmasq": Dnsmasq}
 
 OTHER_SERVERS = {"memcached": Memcached, "turnserver": Turnserver, "coap": CoapServer}
 
-__all__ = ["DNS_SERVERS", "OTHER_SERVERS", "CoapServer", "DnsServer", "Dnsmasq", "EchoLoadServer", "Knot", "Memcached", "Nsd",
-           "Server", "ServerFailed", "StallServer", "Turnserver", "Unbound", "ask", "round_trip"]
+__all__ = ["DNS_SERVERS", "OTHER_SERVERS", "CoapServer", "DnsServer", "Dnsmasq", "Knot", "Memcached", "Nsd", "Server", "ServerFailed",
+           "Turnserver", "Unbound", "ask", "round_trip"]

@@ -9,7 +9,7 @@ import socket
 from collections.abc import Sequence
 
 from deploy.lab.host import Host
-from deploy.lab.servers.load import binary
+from deploy.lab.programs import binary
 from deploy.lab.servers.store_node import NodeState, StoreNode
 
 SERVE_PORT, PEER_PORT = 4801, 4802

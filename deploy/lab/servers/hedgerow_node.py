@@ -12,7 +12,7 @@ import yaml
 from deploy.lab import node_pins
 from deploy.lab.host import CommandFailed, Host
 from deploy.lab.own_clock import OwnClock
-from deploy.lab.servers.load import binary
+from deploy.lab.programs import binary
 from deploy.lab.servers.store_node import NodeState, StoreNode
 from deploy.lab.unit_priority import command_prefix
 
