@@ -49,14 +49,6 @@ void Histogram::Record(uint64_t value) {
   sum_ += static_cast<double>(value);
 }
 
-void Histogram::Merge(const Histogram& other) {
-  for (size_t i = 0; i < kBuckets; ++i) buckets_[i] += other.buckets_[i];
-  count_ += other.count_;
-  min_ = std::min(min_, other.min_);
-  max_ = std::max(max_, other.max_);
-  sum_ += other.sum_;
-}
-
 double Histogram::mean() const { return count_ == 0 ? 0 : sum_ / static_cast<double>(count_); }
 
 uint64_t Histogram::Quantile(double q) const {

@@ -21,7 +21,6 @@ class Histogram {
   Histogram();
 
   void Record(uint64_t value);
-  void Merge(const Histogram& other);
 
   uint64_t count() const { return count_; }
   uint64_t min() const { return count_ == 0 ? 0 : min_; }

@@ -71,16 +71,6 @@ TEST(Histogram, EmptyReadsAsZero) {
   EXPECT_EQ(histogram.mean(), 0);
 }
 
-TEST(Histogram, MergeEqualsRecordingBoth) {
-  Histogram left, right, both;
-  for (uint64_t i = 0; i < 1000; ++i) {
-    (i % 3 == 0 ? left : right).Record(i * i);
-    both.Record(i * i);
-  }
-  left.Merge(right);
-  EXPECT_EQ(left.ToJson(), both.ToJson());
-}
-
 TEST(Histogram, JsonHoldsOnlyFilledBuckets) {
   Histogram histogram;
   histogram.Record(3);

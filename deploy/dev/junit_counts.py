@@ -9,7 +9,6 @@ test and a report that is missing: a suite that did not run must never look gree
 import argparse
 import dataclasses
 import fnmatch
-import re
 import sys
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
