@@ -94,7 +94,7 @@
   X(40, HR_REASON_FORGED_VIP, forged_vip, dropped, \
     "a packet came from outside with a VIP as its source", "find out what sends it: VIPs answer on this host only") \
   X(41, HR_REASON_BAD_CHECKSUM, bad_checksum, dropped, \
-    "an answer whose UDP checksum is wrong: it was damaged on its way", "look at cables, switches and offloads on the way") \
+    "an answer, a TCP handshake's answer or an ICMP error whose checksum is wrong: it was damaged on its way", "look at cables, switches and offloads on the way") \
   X(42, HR_REASON_FOREIGN_ON_LINK, foreign_on_link, dropped, \
     "a packet that the proxy did not send, on a link of its own: the clock's, or the far end of the proxy interface", \
     "find out what sends there: a process that binds to the device, or a route") \

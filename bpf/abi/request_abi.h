@@ -233,6 +233,7 @@ struct hr_flow {
     struct {                 /* the same, TCP */
       __u64 syn_ns;          /* when its SYN was sent that nothing has answered; HR_SYN_REFUSED; 0 = it was answered */
       __u32 client;          /* of that SYN, index into `clients` */
+      __be32 syn_number;     /* its sequence number, which its answer names */
     };
   };
   __u32 id;
@@ -365,7 +366,10 @@ struct hr_backend_load {
   __u16 failing;         /* share of its requests that it left unanswered, or refused, and another backend answered, in
                             65,536ths (impaired.bpf.h) */
   __u16 failing_witness; /* whose the last one was, its low half; 0 = there was none */
-  __u64 pad[4];
+  __u64 missing;         /* the wait of a request that another backend has answered and this one not yet; 0 = none */
+  __u64 late_ns;         /* for how long such requests were waited for that it answered after all */
+  __u32 missed;          /* how many in a row it never answered; while it is impaired: probes in silence */
+  __u32 pad[3];
   __u32 median[HR_LOAD_LEVELS];  /* of answer times, by requests in flight when the answer came; in units of 1,024 ns, 0
                                     = none */
   __u32 samples[HR_LOAD_LEVELS]; /* how many answers; wraps */

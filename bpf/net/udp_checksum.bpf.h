@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * Will the kernel deliver a received datagram? It asks that when a socket takes the datagram, which is too late for a
- * program that chooses one of several. Called by the reply program, for what names a request.
+ * Will the kernel deliver a received datagram, segment or ICMP error? It asks that when a socket takes it, which is too
+ * late for a program that chooses one of several. Called by the reply program, for what names a request or a
+ * connection.
  */
 #pragma once
 
@@ -23,7 +24,7 @@ enum hr_fate {
  * without a checksum is refused (RFC 8200 section 8.1). Which IPv4 options and IPv6 extension headers are taken depends
  * on the host (sysctls, labels): that stays open. A lone fragment header says nothing (RFC 6946).
  */
-HR_INLINE int hr_fate_of_header(struct __sk_buff *skb, const struct hr_packet *packet, __u16 udp_checksum) {
+HR_INLINE int hr_fate_of_header(struct __sk_buff *skb, const struct hr_packet *packet, int has_checksum) {
   __be32 words[HR_IPV4_HEADER_BYTES / sizeof(__be32)];
   __u8 next = 0;
 
@@ -36,7 +37,7 @@ HR_INLINE int hr_fate_of_header(struct __sk_buff *skb, const struct hr_packet *p
       (packet->l4_offset - packet->l3_offset != HR_IPV6_HEADER_BYTES + sizeof(struct hr_ipv6_fragment_header) ||
        bpf_skb_load_bytes(skb, packet->l3_offset + HR_IPV6_NEXT_HEADER, &next, 1) || next != HR_NEXT_HEADER_FRAGMENT))
     return HR_FATE_OPEN;
-  return udp_checksum ? HR_FATE_SURE : HR_FATE_REFUSED;
+  return has_checksum ? HR_FATE_SURE : HR_FATE_REFUSED;
 }
 
 /*
@@ -47,18 +48,30 @@ HR_INLINE int hr_fate_of_header(struct __sk_buff *skb, const struct hr_packet *p
  */
 HR_GLOBAL int hr_fate(struct __sk_buff *skb, struct hr_packet *packet) {
   __u32 words[HR_SUM_WORDS], bytes;
-  int fate;
+  int fate, udp;
   __u16 field = 0;
-  __s64 sum;
+  __s64 sum = 0;
 
-  if (!packet || bpf_skb_load_bytes(skb, packet->l4_offset + 6, &field, sizeof(field))) return HR_FATE_REFUSED;
-  fate = hr_fate_of_header(skb, packet, field);
-  if (fate != HR_FATE_SURE || !field || packet->fragment != HR_WHOLE || bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0)
+  if (!packet) return HR_FATE_REFUSED;
+  udp = packet->protocol == IPPROTO_UDP;
+  if (bpf_skb_load_bytes(skb,
+                         packet->l4_offset + (udp                               ? 6
+                                              : packet->protocol == IPPROTO_TCP ? 16
+                                                                                : 2),
+                         &field, sizeof(field)))
+    return HR_FATE_REFUSED;
+  fate = hr_fate_of_header(skb, packet, field || !udp);
+  if (fate != HR_FATE_SURE || (udp && !field) || packet->fragment != HR_WHOLE ||
+      bpf_csum_level(skb, BPF_CSUM_LEVEL_QUERY) >= 0)
     return fate;
+  if (!udp) packet->payload_bytes = packet->l3_bytes - (packet->l4_offset - packet->l3_offset) - sizeof(struct udphdr);
   bytes = packet->payload_bytes + sizeof(struct udphdr);
   if (bytes > HR_SUM_CHUNKS * HR_SUM_BYTES) return HR_FATE_SURE;
-  sum = hr_sum_pseudo_header(0, &packet->source, &packet->destination, packet->version == 4, bytes);
-  if (field == (__u16)~hr_fold(sum)) return HR_FATE_SURE;
+  if (packet->protocol != IPPROTO_ICMP) { /* which has no pseudo header; there length and protocol are added up */
+    sum = hr_sum_pseudo_header(0, &packet->source, &packet->destination, packet->version == 4,
+                               bytes + packet->protocol - IPPROTO_UDP);
+    if (field == (__u16)~hr_fold(sum)) return HR_FATE_SURE;
+  }
   for (__u32 at = 0; at < HR_SUM_CHUNKS * HR_SUM_BYTES; at += HR_SUM_BYTES) {
     /* Read anew in each round, so that all that the verifier knows of one round is `at`. */
     __u64 chunk = READ_ONCE(packet->payload_bytes) + sizeof(struct udphdr);

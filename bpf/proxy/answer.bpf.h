@@ -114,7 +114,7 @@ HR_INLINE void hr_sample(const struct hr_request *request, const struct hr_reply
 
   /* The backend lost its earlier copy and answers the handover's, whose send time is not known. */
   if (request->sent_again & (1u << reply->index)) return;
-  hr_note_success(reply->config_id, reply->backend_id, request, reply->index);
+  hr_note_success(reply->config_id, reply->backend_id, HR_REFERENCE_REQUEST(reply->reference), request);
   if (reply->index == request->first) {
     hr_load_note(reply->backend_id, took_ns); /* whatever held it back: a queue that is too long is a pause, too */
     if (!(request->flags & HR_REQUEST_FIRST_HEALTHY)) return;
@@ -513,8 +513,10 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
       if (HR_NOT_AWAITED_MASK(before) & HR_ANSWERED_MASK(before) & ~bit)
         hr_note_failures(reply->config_id, HR_REFERENCE_REQUEST(reply->reference),
                          HR_NOT_AWAITED_MASK(before) & HR_ANSWERED_MASK(before) & ~bit);
-      if (HR_SENT_MASK(before) & ~bit)
+      if (HR_SENT_MASK(before) & ~bit) {
         hr_attest(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->now_ns);
+        hr_note_missing(reply->config_id, HR_REFERENCE_REQUEST(reply->reference));
+      }
       return answer;
     }
     word = READ_ONCE(request->word); /* another CPU was first */

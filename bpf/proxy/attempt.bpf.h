@@ -235,7 +235,7 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   if (target >= HR_MAX_BACKENDS_PER_SERVICE) return 0;
   health = hr_health_of(attempt->config_id, hr_backend_id(config, request->first), request->client, now_ns);
   if (!nacked && health == HR_HEALTHY && choice.why != HR_CHOSE_LAST_RESORT &&
-      hr_failing(hr_backend_id(config, request->first)) >= HR_FAILING_SOME)
+      hr_leaves_some(hr_backend_id(config, request->first)))
     health = HR_SUSPECT;
   if (!nacked && (health == HR_HEALTHY || (health != HR_SUSPECT && choice.why == HR_CHOSE_LAST_RESORT)))
     attempt->flags |= HR_ATTEMPT_PAID;

@@ -82,7 +82,7 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
       view->suspect |= 1u << i;
     else if (health == HR_IMPAIRED)
       view->impaired |= 1u << i;
-    else if (state->health == HR_DOWN &&
+    else if (state->health >= HR_DOWN &&
              now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
       view->retry_due |= 1u << i;
   }

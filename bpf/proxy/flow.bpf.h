@@ -20,7 +20,10 @@
 #define HR_FLOW_CLOSING_NS 120000000000ull
 #define HR_FLOW_STAMP_NS 1000000000ull /* how often a busy flow's time is written: both directions share its line */
 
-#define HR_TCP_FLAGS 13 /* offset of the flags in a header, RFC 9293 section 3.1 */
+/* Offsets in a header, RFC 9293 section 3.1. */
+#define HR_TCP_NUMBER 4
+#define HR_TCP_ACKNOWLEDGED 8
+#define HR_TCP_FLAGS 13
 #define HR_TCP_FIN 0x01
 #define HR_TCP_SYN 0x02
 #define HR_TCP_RST 0x04

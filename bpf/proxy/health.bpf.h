@@ -71,10 +71,14 @@ HR_INLINE int hr_is_alone(__u32 service_id, __u64 now_ns) {
   return !mixed_ns || now_ns > mixed_ns + HR_ALONE_NS;
 }
 
+/* An impaired backend leads no longer, so it is down at once. */
 HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
-  if (state->health != HR_HEALTHY) return;
+  __u32 health = READ_ONCE(state->health);
+
+  if (health != HR_HEALTHY && health != HR_IMPAIRED) return;
   state->health_since_ns = now_ns; /* before the swap: a program that sees SUSPECT also reads since when */
-  if (__sync_val_compare_and_swap(&state->health, HR_HEALTHY, HR_SUSPECT) != HR_HEALTHY) return;
+  if (__sync_val_compare_and_swap(&state->health, health, health == HR_HEALTHY ? HR_SUSPECT : HR_DOWN) != health)
+    return;
   hr_count(service_stats, HR_SUSPECTED);
 }
 
@@ -121,7 +125,8 @@ HR_INLINE __u32 hr_health_to_waiting(struct hr_backend_state *state, __u64 own, 
 
 /*
  * A backend's health as of now, to this client. One that is down by the word of a single client is no more than suspect
- * to any other: a request of that other client asks it too, and so finds out. A global function: verified once.
+ * to any other: a request of that other client asks it too, and so finds out. One that is impaired is as good as down
+ * while it is silent. A global function: verified once.
  */
 HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
@@ -129,10 +134,11 @@ HR_GLOBAL __u32 hr_health_of(__u32 config_id, __u32 backend_id, __u32 client, __
   __u64 wait, own, attested, limit_ns;
 
   if (!state || !config || (state->health == HR_HEALTHY && !READ_ONCE(state->wait_since))) return HR_HEALTHY;
-  if (state->health == HR_IMPAIRED) return HR_IMPAIRED;
   limit_ns = hr_silence_limit_ns(config, backend_id);
   wait = READ_ONCE(state->wait_since);
   attested = hr_attested(wait, READ_ONCE(state->attested_since));
+  if (state->health == HR_IMPAIRED)
+    return attested && now_ns > attested + limit_ns + config->election_timeout_ns ? HR_DOWN : HR_IMPAIRED;
   if (state->health == HR_HEALTHY && attested && now_ns > attested + limit_ns)
     hr_suspect(state, hr_stats_of(HR_CONFIG_SERVICE(config_id)), now_ns);
   if (state->health == HR_HEALTHY) {
@@ -221,10 +227,6 @@ HR_GLOBAL int hr_prove(__u32 backend_id, __u64 proved, __u32 alone) {
   return 0;
 }
 
-/* In hr_request.rechecks, once another backend has answered: the first one has sent something since it was asked, but
- * no answer (impaired.bpf.h). */
-#define HR_SPOKEN_SINCE 0xff
-
 /*
  * A backend has answered this request, so the silence of the others that have it is no fault of the request. Only a
  * silence that is no older than the request is attested: a backend that has spoken since has lost one datagram.
@@ -247,8 +249,6 @@ HR_GLOBAL int hr_attest(__u32 config_id, __u32 request_index, __u64 now_ns) {
     if (!(silent >> place & 1)) continue;
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
     if (!state) continue;
-    if (place == request->first && state->last_receive_ns > sent_ns)
-      WRITE_ONCE(request->rechecks, HR_SPOKEN_SINCE); /* of use only before */
     wait = READ_ONCE(state->wait_since);
     /* A client that waits in vain may have begun its wait anew since (hr_health_to_waiting). */
     if (wait && ((wait & HR_WAIT_UNPROVED) ? state->last_receive_ns <= sent_ns : wait <= sent_ns + HR_ATTEST_SLACK_NS))
@@ -283,13 +283,6 @@ HR_GLOBAL int hr_note_owed(__u32 config_id, __u32 backend_id, __u64 wait, __u64 
            (hr_has_one_witness(known, second) || HR_WAIT_CLIENT(second) == HR_WAIT_CLIENT(wait)))
     WRITE_ONCE(state->attested_since, wait);
   return since + down_ns <= now_ns;
-}
-
-/* The backend's host has refused a datagram of this client: no process has the port, or a rule turns the client away.
- */
-HR_INLINE void hr_note_refusal(__u32 service_id, struct hr_backend_state *state, struct hr_stats *service_stats,
-                               __u64 now_ns) {
-  if (hr_is_alone(service_id, now_ns)) hr_suspect(state, service_stats, now_ns);
 }
 
 /*

@@ -93,6 +93,13 @@ HR_INLINE int hr_act(struct __sk_buff *skb, struct hr_packet *packet, const stru
   return hr_deliver(skb, packet, reply->config, reply->service_stats);
 }
 
+/* The kernel would drop it. It was changed on its way, so it tells nothing of its sender. */
+HR_INLINE int hr_is_damaged(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_reply *reply) {
+  if (hr_fate(skb, packet) != HR_FATE_REFUSED) return 0;
+  hr_reason(reply->service_stats, HR_REASON_BAD_CHECKSUM);
+  return 1;
+}
+
 /* No flow, and no request that the datagram names: its client never asked through the proxy, as far as the maps
  * remember. */
 HR_INLINE int hr_pass_unknown(void) {
@@ -317,30 +324,46 @@ HR_INLINE struct hr_answer hr_consumed_refusal(const struct hr_reply *reply) {
   return answer;
 }
 
+/* Is another backend healthy, to this client? */
+HR_INLINE int hr_has_another(const struct hr_reply *reply, __u32 config_id, __u32 client) {
+  struct hr_service_policy *policy = hr_policy_of(reply->service_id);
+
+  return policy && !hr_is_dry(policy) &&
+         hr_is_healthy_choice(hr_choose_now(config_id, 1u << reply->index, HR_EXPLORE_NEVER, client, reply->now_ns));
+}
+
 /*
- * The answer to a connection's SYN: a SYN-ACK, or with `refused` a reset or an ICMP error (`quoted`: the packet is the
- * SYN itself). HR_OPENING_REFUSED and the client; HR_OPENING_OVER: it is about a SYN that its client has repeated
- * since, and went elsewhere; 0: the packet is the client's. A global function: rare, with a stack of its own.
+ * The answer to a connection's SYN: a SYN-ACK, or with HR_OPENING_REFUSED a reset or an ICMP error (HR_OPENING_QUOTED:
+ * the packet is the SYN itself). HR_OPENING_REFUSED and the client; HR_OPENING_OVER: it is about a SYN that its client
+ * has repeated since, and went elsewhere; 0: the packet is the client's, and so is what names another SYN's number. A
+ * SYN may have data, which its answer takes. A global function: rare, with a stack of its own.
  */
 #define HR_OPENING_OVER 0x10000u
 #define HR_OPENING_REFUSED 0x20000u
-HR_GLOBAL __u32 hr_judge_opening(struct hr_packet *packet, __u32 service_id, __u32 backend_id, __u32 refused,
-                                 __u32 quoted) {
-  __u32 tcp_id = HR_TCP_STATE(backend_id);
+#define HR_OPENING_QUOTED 0x40000u
+#define HR_SYN_DATA_MAX 9000
+HR_GLOBAL __u32 hr_judge_opening(struct __sk_buff *skb, struct hr_packet *packet, __u32 service_id, __u32 backend_id,
+                                 __u32 about) {
+  __u32 tcp_id = HR_TCP_STATE(backend_id), quoted = about & HR_OPENING_QUOTED, past;
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &tcp_id);
   struct hr_flow *connection;
   struct hr_flow_key key;
+  __be32 number;
 
-  if (!packet || !state) return 0;
+  if (!packet || !state ||
+      bpf_skb_load_bytes(skb, packet->l4_offset + (quoted ? HR_TCP_NUMBER : HR_TCP_ACKNOWLEDGED), &number,
+                         sizeof(number)))
+    return 0;
   hr_flow_key_of(&key, quoted ? &packet->source : &packet->destination,
                  quoted ? packet->source_port_be : packet->destination_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION,
                  service_id);
   connection = hr_flow_look_up(&key);
   if (!connection) return 0;
   if (connection->id != backend_id) return HR_OPENING_OVER;
-  if (!connection->syn_ns) return 0;
-  WRITE_ONCE(connection->syn_ns, refused ? HR_SYN_REFUSED : 0);
-  if (refused) return HR_OPENING_REFUSED | (connection->client & (HR_CLIENTS - 1));
+  past = bpf_ntohl(number) - bpf_ntohl(connection->syn_number);
+  if (!connection->syn_ns || (quoted ? past != 0 : past - 1 > HR_SYN_DATA_MAX)) return 0;
+  WRITE_ONCE(connection->syn_ns, about & HR_OPENING_REFUSED ? HR_SYN_REFUSED : 0);
+  if (about & HR_OPENING_REFUSED) return HR_OPENING_REFUSED | (connection->client & (HR_CLIENTS - 1));
   hr_trust(state);
   return 0;
 }
@@ -349,17 +372,15 @@ HR_GLOBAL __u32 hr_judge_opening(struct hr_packet *packet, __u32 service_id, __u
  * Is this answer to a SYN consumed? So is a refusal where another backend is healthy: the client sends its SYN again,
  * which goes there. A refusal is evidence like a silence that has lasted long enough.
  */
-HR_INLINE int hr_consumes_opening(struct hr_packet *packet, const struct hr_reply *reply, __u32 refused, __u32 quoted) {
-  __u32 opening = hr_judge_opening(packet, reply->service_id, reply->backend_id, refused, quoted);
-  struct hr_service_policy *policy = hr_policy_of(reply->service_id);
+HR_INLINE int hr_consumes_opening(struct __sk_buff *skb, struct hr_packet *packet, const struct hr_reply *reply,
+                                  __u32 about) {
+  __u32 opening = hr_judge_opening(skb, packet, reply->service_id, reply->backend_id, about);
 
   if (!(opening & HR_OPENING_REFUSED)) return opening != 0;
   hr_prove(HR_TCP_STATE(reply->backend_id),
            HR_WAIT(reply->now_ns - HR_SYN_ANSWERED_NS - HR_WAIT_MASK - 1, opening & (HR_CLIENTS - 1)),
            hr_is_alone(reply->service_id, reply->now_ns));
-  return policy && !hr_is_dry(policy) &&
-         hr_is_healthy_choice(hr_choose_now(reply->config_id | HR_OF_TCP, 1u << reply->index, HR_EXPLORE_NEVER,
-                                            opening & (HR_CLIENTS - 1), reply->now_ns));
+  return hr_has_another(reply, reply->config_id | HR_OF_TCP, opening & (HR_CLIENTS - 1));
 }
 
 /*
@@ -368,14 +389,9 @@ HR_INLINE int hr_consumes_opening(struct hr_packet *packet, const struct hr_repl
  */
 HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
-  struct hr_service_policy *policy = hr_policy_of(reply->service_id);
 
   hr_note_down(reply->backend_state, reply->service_stats, reply->now_ns);
-  if (!policy || hr_is_dry(policy) ||
-      !hr_is_healthy_choice(
-          hr_choose_now(reply->config_id, 1u << reply->index, HR_EXPLORE_NEVER, HR_NO_CLIENT, reply->now_ns)))
-    return answer;
-  return hr_consumed_refusal(reply);
+  return hr_has_another(reply, reply->config_id, HR_NO_CLIENT) ? hr_consumed_refusal(reply) : answer;
 }
 
 /*
@@ -447,7 +463,9 @@ HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr
   }
   if (!(HR_SENT_MASK(request->masks) & (1u << reply->index)))
     return answer; /* nothing was sent there: forged or ancient */
-  hr_note_refusal(reply->service_id, reply->backend_state, reply->service_stats, reply->now_ns);
+  /* No process has the port, or a rule turns this client away. */
+  if (hr_is_alone(reply->service_id, reply->now_ns))
+    hr_suspect(reply->backend_state, reply->service_stats, reply->now_ns);
   return hr_judge_nack(hr_the_wheel(), request, word, reply, reply->config->cluster_id != 0, 0);
 }
 
@@ -464,7 +482,9 @@ HR_INLINE int hr_handle_icmp(struct __sk_buff *skb, struct hr_packet *packet, st
     return TC_ACT_UNSPEC;
   if (!reply->known) return hr_pass_unknown();
   if (error.quoted.protocol == IPPROTO_TCP && hr_goes_direct(skb, &error.quoted, 1, reply)) return TC_ACT_UNSPEC;
-  if (error.quoted.protocol == IPPROTO_TCP && error.unreachable && hr_consumes_opening(&error.quoted, reply, 1, 1))
+  if (hr_is_damaged(skb, packet, reply)) return TC_ACT_SHOT;
+  if (error.quoted.protocol == IPPROTO_TCP && error.unreachable &&
+      hr_consumes_opening(skb, &error.quoted, reply, HR_OPENING_REFUSED | HR_OPENING_QUOTED))
     answer = hr_consumed_refusal(reply);
   if (error.quoted.protocol == IPPROTO_UDP) answer = hr_judge_error(skb, &error.quoted, error.unreachable, reply);
   if (answer.verdict != HR_VERDICT_PASS) return hr_act(skb, packet, &answer, reply);
@@ -525,13 +545,15 @@ HR_INLINE int hr_handle_tcp(struct __sk_buff *skb, struct hr_packet *packet, str
   __u8 flags = 0;
 
   if (!reply->known) return hr_pass_unknown();
-  if (reply->flow && !bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_FLAGS, &flags, 1)) {
-    if (reply->flow->closing && (flags & HR_TCP_SYN)) return hr_pass_unknown();
-    if (flags & (HR_TCP_FIN | HR_TCP_RST)) reply->flow->closing = 1;
-  }
+  if (reply->flow && !bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_FLAGS, &flags, 1) && reply->flow->closing &&
+      (flags & HR_TCP_SYN))
+    return hr_pass_unknown();
   if (hr_goes_direct(skb, packet, 0, reply)) return TC_ACT_UNSPEC;
+  if (flags & (HR_TCP_SYN | HR_TCP_RST) && hr_is_damaged(skb, packet, reply)) return TC_ACT_SHOT;
+  if (reply->flow && flags & (HR_TCP_FIN | HR_TCP_RST)) reply->flow->closing = 1;
   hr_count(reply->service_stats, HR_TCP_PACKETS);
-  if (flags & (HR_TCP_SYN | HR_TCP_RST) && hr_consumes_opening(packet, reply, flags & HR_TCP_RST, 0)) {
+  if (flags & (HR_TCP_SYN | HR_TCP_RST) &&
+      hr_consumes_opening(skb, packet, reply, flags & HR_TCP_RST ? HR_OPENING_REFUSED : 0)) {
     hr_consumed_refusal(reply);
     hr_reason(reply->service_stats, HR_REASON_NACK);
     return TC_ACT_SHOT;

@@ -314,20 +314,30 @@ HR_INLINE __u32 hr_place_of_connection(__u32 config_id, const struct hr_service_
   return hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
 }
 
-/* A SYN goes to the backend: when, unless it is one more of those that nothing has answered there. */
-HR_INLINE void hr_note_syn(struct hr_flow_key *key, __u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
-  struct hr_flow *connection = hr_flow_look_up(key);
+/*
+ * A SYN goes to the backend of its connection: when, unless it is one more of those that nothing has answered there. Of
+ * no client (HR_NO_CLIENT) nothing is noted. 1: its connection has this SYN already; the network, or a hasty client,
+ * has sent it twice, or its answer was lost. A global function: rare.
+ */
+HR_GLOBAL int hr_note_syn(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id, __u32 client,
+                          __u64 now_ns) {
+  struct hr_flow *connection;
+  struct hr_flow_key key;
+  __be32 number;
 
-  if (connection && connection->syn_ns <= HR_SYN_REFUSED) WRITE_ONCE(connection->syn_ns, now_ns);
-  if (connection) connection->client = client;
-  hr_note_wait(config_id, HR_TCP_STATE(backend_id), client, now_ns);
-}
-
-/* Where a SYN of this connection went that has had no answer for as long as its client waits; else HR_NO_BACKEND. */
-HR_INLINE __u32 hr_unanswered_place(const struct hr_service_config *config, const struct hr_flow *connection,
-                                    __u64 now_ns) {
-  if (!connection || !connection->syn_ns || now_ns < connection->syn_ns + HR_SYN_ANSWERED_NS) return HR_NO_BACKEND;
-  return hr_place_of_backend(config, connection->id);
+  if (!packet || bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_NUMBER, &number, sizeof(number))) return 0;
+  hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION,
+                 HR_CONFIG_SERVICE(config_id));
+  connection = hr_flow_look_up(&key);
+  if (!connection) return 0;
+  if (client == HR_NO_CLIENT)
+    return connection->syn_number == number && !connection->closing &&
+           (!connection->syn_ns || now_ns < connection->syn_ns + HR_SYN_ANSWERED_NS);
+  if (connection->syn_ns <= HR_SYN_REFUSED) WRITE_ONCE(connection->syn_ns, now_ns);
+  connection->client = client;
+  connection->syn_number = number;
+  hr_note_wait(config_id, HR_TCP_STATE(connection->id), client, now_ns);
+  return 0;
 }
 
 /*
@@ -349,23 +359,23 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
   hr_count(service_stats, HR_TCP_PACKETS);
   if (bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_FLAGS, &flags, 1)) return TC_ACT_UNSPEC;
   if (flags & (HR_TCP_FIN | HR_TCP_RST)) event = HR_FLOW_CLOSING;
-  if ((flags & (HR_TCP_SYN | HR_TCP_ACK)) == HR_TCP_SYN) event = HR_FLOW_OPENING;
+  if ((flags & (HR_TCP_SYN | HR_TCP_ACK)) == HR_TCP_SYN && !hr_note_syn(skb, packet, config_id, HR_NO_CLIENT, now_ns))
+    event = HR_FLOW_OPENING;
   hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id);
   connection = hr_flow_find(&key, HR_FLOW_TCP_NS, now_ns);
   if (connection && event != HR_FLOW_OPENING) {
     backend_id = connection->id;
   } else {
-    __u32 held = hr_unanswered_place(config, connection, now_ns);
+    __u32 held = HR_NO_BACKEND;
 
-    if (connection && connection->syn_ns && now_ns < connection->syn_ns + HR_SYN_ANSWERED_NS)
-      backend_id = connection->id; /* the network, or a hasty client, has sent it twice */
-    else
-      backend_id =
-          hr_backend_id(config, hr_place_of_connection(config_id | HR_OF_TCP, config, policy, held, client, now_ns));
+    if (connection && connection->syn_ns && now_ns >= connection->syn_ns + HR_SYN_ANSWERED_NS)
+      held = hr_place_of_backend(config, connection->id); /* its client has waited in vain */
+    backend_id =
+        hr_backend_id(config, hr_place_of_connection(config_id | HR_OF_TCP, config, policy, held, client, now_ns));
   }
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
                event | HR_FLOW_BY(packet->way), client, now_ns);
-  if (event == HR_FLOW_OPENING) hr_note_syn(&key, config_id, backend_id, client, now_ns);
+  if (event == HR_FLOW_OPENING) hr_note_syn(skb, packet, config_id, client, now_ns);
   if (READ_ONCE(policy->unrouted) && hr_is_unrouted(backend_id, now_ns))
     return hr_say_unrouted(skb, packet, service_stats, event == HR_FLOW_OPENING);
   hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,

@@ -22,17 +22,19 @@ class ConnectTest : public PacketTest {
     ServiceConfig(kDns4Service).election_timeout_ns = kElection;
     List(kDns4Service, {"10.77.0.0/16"});
   }
-  std::string Send(uint16_t port, uint8_t flags = kTcpSyn, const char *client = kClient4) {
-    return Read(SplitOf(client, PacketBuilder(client, kDns4).Tcp(port, kDnsPort, flags).Build()).packet).destination;
+  std::string Send(uint16_t port, uint8_t flags = kTcpSyn, const char *client = kClient4, uint32_t number = 1000) {
+    return Read(SplitOf(client, PacketBuilder(client, kDns4).Tcp(port, kDnsPort, flags, {}, number).Build()).packet)
+        .destination;
   }
-  RunResult From(const char *backend, uint16_t port, uint8_t flags, const char *client = kClient4) {
-    return Reply(PacketBuilder(backend, client).Tcp(53, port, flags).Build());
+  RunResult From(const char *backend, uint16_t port, uint8_t flags, const char *client = kClient4,
+                 uint32_t number = 1000) {
+    return Reply(PacketBuilder(backend, client).Tcp(53, port, flags, {}, number).Build());
   }
   bool Reaches(const char *backend, uint16_t port, uint8_t flags = kTcpSynAck, const char *client = kClient4) {
     return From(backend, port, flags, client).verdict == kRedirected;
   }
-  RunResult Unreachable(const char *backend, uint16_t port) {
-    const Bytes quote = Layer3(PacketBuilder(kClient4, backend).Tcp(port, 53, kTcpSyn).Build());
+  RunResult Unreachable(const char *backend, uint16_t port, uint32_t number = 1000) {
+    const Bytes quote = Layer3(PacketBuilder(kClient4, backend).Tcp(port, 53, kTcpSyn, {}, number).Build());
     return Reply(PacketBuilder(backend, kClient4).IcmpError(3, 1, Bytes(quote.begin(), quote.begin() + 28)).Build());
   }
   volatile hr_backend_state &TcpState(uint32_t backend) { return BackendState(HR_TCP_STATE(backend)); }
@@ -162,6 +164,55 @@ TEST_F(ConnectTest, RequestsAndConnectionsAreJudgedApart) {
   Send(3);
   From(kA4, 3, kTcpSynAck);
   EXPECT_EQ(BackendState(kDns4A).wait_since, wait) << "the kernel of a stopped server accepts connections";
+}
+
+TEST_F(ConnectTest, ASynThatTheNetworkDoublesAroundItsAnswerStaysWithItsConnection) {
+  EXPECT_EQ(Send(1), kA4);
+  EXPECT_TRUE(Reaches(kA4, 1));
+  BackendState(kDns4A).health = HR_DOWN;
+  BackendState(kDns4A).health_since_ns = NowNs();
+  Advance(kMillisecond);
+  EXPECT_EQ(Send(1), kA4);
+  EXPECT_EQ(TcpState(kDns4A).wait_since, 0u) << "a server answers it with no other SYN-ACK";
+  EXPECT_EQ(Send(1, kTcpAck), kA4);
+  EXPECT_EQ(Send(1, kTcpSyn, kClient4, 5000), kB4) << "the port again, another connection";
+  EXPECT_TRUE(From(kB4, 1, kTcpSynAck, kClient4, 5000).verdict == kRedirected);
+}
+
+TEST_F(ConnectTest, OnlyWhatNamesTheSynAnswersIt) {
+  for (uint16_t port = 1; port < 40 && TcpState(kDns4A).health == HR_HEALTHY; ++port) {
+    Send(port);
+    From(kA4, port, kRstAck);
+  }
+  ASSERT_NE(TcpState(kDns4A).health, HR_HEALTHY);
+  Advance(kElection + 8 * kElection + kMillisecond);
+  Send(100);
+  Advance(8 * kElection + kMillisecond);
+  ASSERT_EQ(Send(101), kA4) << "the trial";
+  EXPECT_EQ(From(kA4, 101, kTcpSynAck, kClient4, 777).verdict, kRedirected) << "its client's kernel answers it";
+  EXPECT_NE(TcpState(kDns4A).health, HR_HEALTHY);
+  EXPECT_TRUE(Reaches(kA4, 101));
+  EXPECT_EQ(TcpState(kDns4A).health, HR_HEALTHY);
+  Send(102);
+  EXPECT_EQ(From(kA4, 102, kRstAck, kClient4, 777).verdict, kRedirected);
+  EXPECT_EQ(Unreachable(kA4, 102, 777).verdict, kRedirected);
+  Advance(kSecond / 2);
+  EXPECT_EQ(Send(102), kA4) << "it was not refused";
+}
+
+TEST_F(ConnectTest, WhatTheKernelWouldDropAnswersNothing) {
+  Send(1);
+  for (Bytes packet : {PacketBuilder(kA4, kClient4).Tcp(53, 1, kTcpSynAck).Build(),
+                       PacketBuilder(kA4, kClient4).Tcp(53, 1, kRstAck).Build()}) {
+    packet.back() ^= 1;  // the urgent pointer
+    const RunResult run = Reply(packet);
+    EXPECT_EQ(run.verdict, kDropped);
+    EXPECT_EQ(run.changes.at("dns4:bad_checksum"), 1);
+  }
+  Advance(kSecond / 2);
+  EXPECT_EQ(Send(1), kA4) << "still the first SYN's wait";
+  EXPECT_NE(TcpState(kDns4A).wait_since, 0u);
+  EXPECT_TRUE(Reaches(kA4, 1));
 }
 
 TEST_F(ConnectTest, ADryRunMovesNothing) {

@@ -56,6 +56,21 @@ TEST_F(IcmpTest, PortUnreachableIsANackAndASuspicion) {
   EXPECT_EQ(ChecksumFault(sent.packet), "");
 }
 
+TEST_F(IcmpTest, AnErrorThatTheKernelWouldDropCountsForNothing) {
+  Split(DnsRequest4(1));
+  Bytes error = Unreachable4(kA4, Quote(Sent4(kA4)));
+  error.back() ^= 1;
+  const RunResult run = Reply(error);
+  EXPECT_EQ(run.verdict, kDropped);
+  EXPECT_THAT(run.changes, UnorderedElementsAre(Pair("dns4:bad_checksum", 1)));
+  EXPECT_EQ(BackendState(kDns4A).health, HR_HEALTHY);
+  Split(PacketBuilder(kClient6, kDns6).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build());
+  error = Unreachable6(kA6, Quote(Sent6(kA6, kBackendDnsPort6)));
+  error.back() ^= 1;
+  EXPECT_THAT(Reply(error).changes, UnorderedElementsAre(Pair("dns6:bad_checksum", 1)));
+  EXPECT_EQ(BackendState(kDns6A).health, HR_HEALTHY);
+}
+
 struct Unreachable {
   bool ipv6;
   uint8_t type, code;

@@ -2,7 +2,9 @@
 //
 // A backend that lives and fails (bpf/proxy/impaired.bpf.h): it answers some requests, and another backend answers what
 // it leaves unanswered or refuses. Time is set forward, nothing waits.
+#include <algorithm>
 #include <string>
+#include <vector>
 
 #include "bpf/tests/kernel_fixture.h"
 
@@ -58,6 +60,45 @@ class ImpairedTest : public PacketTest {
     Clock(nack.packet, {.mark = nack.mark});
     Answer(id, kB4);
     VisitAll();
+  }
+  // The standby alone answers this request; the leader answers one that comes later, after `ns`.
+  uint16_t Miss(uint64_t ns = kSecond / 2, const std::string &client = kClient4, const std::string &others = kClient4) {
+    const uint16_t id = next_id_, other = static_cast<uint16_t>(id + 1);
+    next_id_ = static_cast<uint16_t>(next_id_ + 2);
+    Ask(id, client);
+    const uint32_t request = Find(id, client);
+    if (SentTo(request) == 1) FireNow(request);
+    Answer(id, kB4, client);
+    Advance(ns);
+    Hit(other, others);
+    return id;
+  }
+  void Hit(uint16_t id, const std::string &client = kClient4) {
+    Ask(id, client);
+    Answer(id, kA4, client);
+  }
+  // Impaired, and each request is a probe.
+  void Impair() {
+    BackendState(kDns4A).health = HR_IMPAIRED;
+    BackendState(kDns4A).health_since_ns = NowNs();
+    BackendLoad(kDns4A).failing = 65536 / 6;
+  }
+  void Probe(bool answered) {
+    const uint16_t id = next_id_++;
+    BackendState(kDns4A).probe_counter = 0;
+    Ask(id);
+    const uint32_t request = Find(id);
+    Answer(id, kB4);
+    if (answered) Answer(id, kA4);
+    EndRetention(request);
+    VisitAll();
+  }
+  bool HedgesAreFree(uint16_t id) {
+    ServiceState(kDns4Service).budget_micros = 0;
+    ServiceConfig(kDns4Service).budget_ppm = 0;
+    Ask(id);
+    const uint32_t request = Find(id);
+    return SentTo(request) == 0b11 || FireNow(request).contains("dns4.failover_sends");
   }
   uint16_t next_id_ = 1000;
 };
@@ -122,6 +163,132 @@ TEST_F(ImpairedTest, ManySourcesBehindOneInterfaceAmongOthersAreOne) {
   }
   EXPECT_EQ(Health(), HR_HEALTHY);
   EXPECT_LT(BackendLoad(kDns4A).failing, 65536u / 64);
+}
+
+// Long before the first one's retention is over.
+TEST_F(ImpairedTest, ThreeRequestsThatTheLeaderHasPassedOverMakeHedgesFree) {
+  for (int i = 0; i < 3; ++i) {
+    BackendState(kDns4A).health = HR_HEALTHY;
+    Miss();
+  }
+  EXPECT_GT(BackendLoad(kDns4A).failing, 65536u / 64);
+  EXPECT_TRUE(HedgesAreFree(1));
+}
+
+TEST_F(ImpairedTest, TwoDoNot) {
+  for (int i = 0; i < 2; ++i) {
+    BackendState(kDns4A).health = HR_HEALTHY;
+    Miss();
+  }
+  EXPECT_FALSE(HedgesAreFree(1));
+}
+
+TEST_F(ImpairedTest, AnAnswerThatComesAfterAllTakesItsMissBackAndSoLateAnswersAreWaitedFor) {
+  const uint16_t late = Miss();
+  EXPECT_GT(BackendLoad(kDns4A).failing, 0u);
+  Advance(3 * kSecond);
+  Answer(late, kA4);
+  EXPECT_EQ(BackendLoad(kDns4A).failing, 0u);
+  for (int i = 0; i < 8; ++i) Miss();
+  EXPECT_EQ(BackendLoad(kDns4A).failing, 0u) << "it takes up to 3.5 s, so the first one is not missed yet";
+  EXPECT_FALSE(HedgesAreFree(1));
+}
+
+// Answers come in any order, each tenth after two seconds, and the standby is fast.
+TEST_F(ImpairedTest, ALeaderThatIsSlowOutOfTurnIsNotImpaired) {
+  std::vector<uint16_t> slow;
+  uint32_t most = 0;
+  for (int i = 0; i < 100; ++i) {
+    slow.push_back(Miss(kSecond / 5));
+    for (int hit = 0; hit < 8; ++hit) Hit(next_id_++);
+    if (slow.size() > 10) {
+      Answer(slow.front(), kA4);
+      slow.erase(slow.begin());
+    }
+    most = std::max<uint32_t>(most, BackendLoad(kDns4A).failing);
+    ASSERT_EQ(Health(), HR_HEALTHY) << i;
+  }
+  EXPECT_LT(most, 65536u / 16) << "before it is known how late answers are";
+  EXPECT_LT(BackendLoad(kDns4A).failing, 65536u / 64);
+  EXPECT_FALSE(HedgesAreFree(1));
+}
+
+TEST_F(ImpairedTest, AnOutageIsOneMissHoweverManyRequestsItLoses) {
+  ServiceConfig(kDns4Service).suspect_min_ns = kSecond / 2;
+  for (int outage = 0; outage < 4; ++outage) {
+    std::vector<uint32_t> lost;
+    for (int i = 0; i < 30; ++i) {
+      const uint16_t id = next_id_++;
+      Ask(id);
+      lost.push_back(Find(id));
+      if (SentTo(lost.back()) == 1) FireNow(lost.back());
+      Answer(id, kB4);
+    }
+    Advance(kSecond);
+    for (int i = 0; i < 60; ++i) Hit(next_id_++);
+    for (const uint32_t request : lost) EndRetention(request);
+    VisitAll();
+    for (int i = 0; i < 60; ++i) Hit(next_id_++);
+    EXPECT_LE(BackendLoad(kDns4A).failing, 65536u / 64) << outage;
+    EXPECT_EQ(Health(), HR_HEALTHY);
+  }
+}
+
+// A request in five seconds: each miss is a silence of its own.
+TEST_F(ImpairedTest, ALeaderThatIsAskedSeldomIsFoundToo) {
+  ServiceConfig(kDns4Service).suspect_min_ns = kSecond / 10;
+  for (int i = 0; i < 80 && Health() != HR_IMPAIRED; ++i) {
+    Miss(5 * kSecond);
+    Advance(5 * kSecond);
+  }
+  EXPECT_EQ(Health(), HR_IMPAIRED);
+}
+
+TEST_F(ImpairedTest, OneClientAmongOthersMakesNoHedgeFree) {
+  for (int i = 0; i < 100; ++i) Miss(kSecond / 2, kClient4, "10.77.2.1");
+  EXPECT_LT(BackendLoad(kDns4A).failing, 65536u / 64);
+  EXPECT_LT(BackendLoad(kDns4A).missed, 3u);
+}
+
+TEST_F(ImpairedTest, AnImpairedBackendThatAnswersNoProbeIsDownAndComesBackImpaired) {
+  Impair();
+  for (int i = 0; i < 7; ++i) Probe(false);
+  EXPECT_EQ(Health(), HR_IMPAIRED);
+  Probe(false);
+  EXPECT_EQ(Health(), HR_DOWN);
+  Advance(10 * kSecond);
+  for (int i = 0; i < 3 && Health() == HR_DOWN; ++i) Probe(true);
+  EXPECT_EQ(Health(), HR_IMPAIRED);
+}
+
+TEST_F(ImpairedTest, OneThatAnswersNowAndThenStaysImpaired) {
+  Impair();
+  for (int i = 0; i < 100; ++i) {
+    Probe(i % 5 == 0);
+    Advance(kSecond);
+    ASSERT_EQ(Health(), HR_IMPAIRED) << i;
+  }
+}
+
+TEST_F(ImpairedTest, OneThatIsSilentIsNoBackendForWhatTheStandbyRefuses) {
+  Impair();
+  Probe(false);
+  Advance(ServiceConfig(kDns4Service).election_timeout_ns + ServiceConfig(kDns4Service).suspect_max_ns + kSecond);
+  BackendState(kDns4A).probe_counter = 1;
+  BackendState(kDns4A).health_since_ns = NowNs();
+  Ask(1);
+  ASSERT_EQ(SentTo(Find(1)), 0b10u);
+  EXPECT_EQ(Answer(1, kB4, kClient4, 5).changes["dns4.nacked"], 1);
+}
+
+TEST_F(ImpairedTest, OneWhoseHostRefusesIsDownAtOnce) {
+  Impair();
+  BackendState(kDns4A).probe_counter = 0;
+  Ask(1);
+  const Bytes quote = Layer3(PacketBuilder(kClient4, kA4).Udp(kClientPort, 53, DnsQuery(1, "www.example.org")).Build());
+  Reply(PacketBuilder(kA4, kClient4).IcmpError(3, 3, quote).Build());
+  EXPECT_EQ(Health(), HR_DOWN);
+  Copies(1);
 }
 
 TEST_F(ImpairedTest, ASlowLeaderIsNotImpaired) {

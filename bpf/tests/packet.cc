@@ -78,13 +78,14 @@ PacketBuilder &PacketBuilder::Udp(uint16_t source_port, uint16_t destination_por
   return *this;
 }
 
-PacketBuilder &PacketBuilder::Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags, Bytes payload) {
+PacketBuilder &PacketBuilder::Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags, Bytes payload,
+                                  uint32_t number) {
   protocol_ = IPPROTO_TCP;
   l4_.clear();
   Put16(l4_, source_port);
   Put16(l4_, destination_port);
-  Put32(l4_, 1000);  // sequence
-  Put32(l4_, (flags & kTcpAck) ? 2000 : 0);
+  Put32(l4_, number);
+  Put32(l4_, (flags & kTcpAck) ? number + 1 : 0);
   Put8(l4_, 5 << 4);
   Put8(l4_, flags);
   Put16(l4_, 64000);

@@ -33,7 +33,9 @@ class PacketBuilder {
   PacketBuilder(std::string_view source, std::string_view destination);
 
   PacketBuilder &Udp(uint16_t source_port, uint16_t destination_port, Bytes payload);
-  PacketBuilder &Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags, Bytes payload = {});
+  // `number`: of a SYN; what answers it acknowledges the next one.
+  PacketBuilder &Tcp(uint16_t source_port, uint16_t destination_port, uint8_t flags, Bytes payload = {},
+                     uint32_t number = 1000);
   // Echo request or reply of the family.
   PacketBuilder &Echo(bool reply, uint16_t id, Bytes payload);
   // An ICMP error of the family; `quoted` is an IP packet without its Ethernet header. `rest`: bytes 4 to 7

@@ -19,8 +19,8 @@ class SplitterOtherTest : public PacketTest {
     EXPECT_EQ(run.packet, packet);
     EXPECT_EQ(run.changes, changes);
   }
-  static Bytes Tcp4(uint8_t flags, uint16_t port = kClientPort) {
-    return PacketBuilder(kClient4, kDns4).Tcp(port, kDnsPort, flags).Build();
+  static Bytes Tcp4(uint8_t flags, uint16_t port = kClientPort, uint32_t number = 1000) {
+    return PacketBuilder(kClient4, kDns4).Tcp(port, kDnsPort, flags, {}, number).Build();
   }
 };
 
@@ -45,7 +45,9 @@ TEST_F(SplitterOtherTest, ATcpConnectionKeepsItsBackendWhenTheLeaderChanges) {
   ASSERT_TRUE(plane().policy().PinLeader("dns4", "b").ok());
   EXPECT_EQ(Read(Split(Tcp4(kTcpAck)).packet).destination, kA4);
   EXPECT_EQ(Read(Split(Tcp4(kTcpSyn, 40001)).packet).destination, kB4) << "a new connection";
-  EXPECT_EQ(Read(Split(Tcp4(kTcpSyn)).packet).destination, kB4) << "a new connection from the same port";
+  EXPECT_EQ(Read(Split(Tcp4(kTcpSyn)).packet).destination, kA4) << "the network has doubled it";
+  EXPECT_EQ(Read(Split(Tcp4(kTcpSyn, kClientPort, 7000)).packet).destination, kB4)
+      << "a new connection from the same port";
   EXPECT_EQ(Read(Split(Tcp4(kTcpAck)).packet).destination, kB4);
 }
 

@@ -421,11 +421,14 @@ TEST_F(DirectSocketsTest, ASocketThatIsConnectedToTheVipStandsInForAForgottenFlo
 class ConnectionsTest : public StrangersTest {
  protected:
   void FromClient(uint8_t flags) {
-    EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, flags).Build()).verdict, kRedirected);
+    number_ += flags == kTcpSyn;  // another connection
+    EXPECT_EQ(Split(PacketBuilder(kClient4, kDns4).Tcp(kClientPort, kDnsPort, flags, {}, number_).Build()).verdict,
+              kRedirected);
   }
   int FromBackend(uint8_t flags) {
-    return Reply(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, flags).Build()).verdict;
+    return Reply(PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, flags, {}, number_).Build()).verdict;
   }
+  uint32_t number_ = 1000;
   static constexpr uint8_t kFin = 0x01, kRst = 0x04, kAck = 0x10;
 };
 
