@@ -97,13 +97,14 @@ HR_INLINE int hr_steer_take_flow(struct sk_reuseport_md *ctx, void *sockets, con
   const __u32 present = hr_steer_place(state, tables, *slot);
   const int opens = hr_steer_opens(ctx);
   const struct hr_steer_opened *known;
-  struct hr_steer_opened opened = {.place = present, .at = bpf_ktime_get_ns() >> 30};
+  struct hr_steer_opened opened = {.place = present};
   struct hr_steer_flow flow = {};
   struct hr_steer_counts *all;
   struct hr_steer_entry *found, entry;
   __u32 place = present, index = other * HR_STEER_BUCKETS + bucket;
 
   if ((!opens && !(tables & HR_STEER_FORMER)) || !hr_steer_flow_of(ctx, &flow)) return 0;
+  opened.at = bpf_ktime_get_ns() >> 30;
   known = bpf_map_lookup_elem(&steer_flows, &flow);
   found = bpf_map_lookup_elem(&steer_table, &index);
   if (known && (!opens || opened.at - known->at < HR_STEER_OPENING)) {
