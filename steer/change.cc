@@ -158,10 +158,7 @@ absl::StatusOr<uint32_t> GroupTable::PinMoving(const TableEntries& wanted) {
 }
 
 Choice GroupTable::ChoiceOf(const net::IpAddress& peer) const {
-  uint8_t address[16] = {};
-  const auto wire = peer.wire();
-  memcpy(address, wire.data(), wire.size());
-  return Explain(kernel_->config(), devices_, {}, entries_, peer.is_v4() ? 4 : 6, address, {});
+  return Explain(kernel_->config(), devices_, {}, entries_, peer, {});
 }
 
 uint32_t GroupTable::BucketsOf(int slot) const {

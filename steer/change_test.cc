@@ -109,8 +109,8 @@ class ChangeTest : public net::NamespaceTest {
     return fd;
   }
   int SlotNow(int number) const {
-    const uint8_t address[16] = {127, 0, 1, static_cast<uint8_t>(number)};
-    return SlotOf(Explain(group_.config(), {}, {}, group_.table, 4, address, {}).entry);
+    const auto address = *net::IpAddress::Parse(absl::StrCat("127.0.1.", number));
+    return SlotOf(Explain(group_.config(), {}, {}, group_.table, address, {}).entry);
   }
   FakeGroup group_;
 };

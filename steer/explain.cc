@@ -68,12 +68,12 @@ absl::StatusOr<hr_steer_config> NewConfig() {
 
 Choice Explain(const hr_steer_config& config, const DeviceIndex& devices,
                absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
-               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family, const uint8_t (&address)[16],
+               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, const net::IpAddress& address,
                absl::Span<const uint8_t> payload) {
   uint64_t words[2] = {};
-  memcpy(words, address, family == 4 ? 4 : sizeof(words));
+  memcpy(words, address.wire().data(), address.wire().size());
   Choice choice;
-  choice.source = SourceOf(config, devices, static_cast<uint32_t>(family), words, payload);
+  choice.source = SourceOf(config, devices, address.is_v4() ? 4 : 6, words, payload);
   choice.bucket = hr_steer_bucket(&config, &choice.source);
   choice.entry = table[choice.bucket];
   choice.slot = choice.entry.is_vacant != 0 && (choice.entry.empty & HR_STEER_OTHER) != 0 ? choice.entry.other_slot

@@ -48,8 +48,7 @@ class ExplainTest : public ::testing::Test {
     for (size_t bucket = 0; bucket < table_.size(); ++bucket) table_[bucket].slot = static_cast<uint8_t>(bucket % 4);
   }
   Choice Explained(const std::string& text, const std::vector<uint8_t>& payload = {}) {
-    const Address address = Of(text);
-    return Explain(config_, devices_, pins_, table_, address.family, address.bytes, payload);
+    return Explain(config_, devices_, pins_, table_, *net::IpAddress::Parse(text), payload);
   }
 
   hr_steer_config config_{};
@@ -77,10 +76,9 @@ TEST_F(ExplainTest, AddressesInARowSpreadEvenlyOverTheBuckets) {
   constexpr int kAddresses = 102'400;
   std::vector<double> buckets(HR_STEER_BUCKETS);
   for (uint32_t i = 0; i < kAddresses; ++i) {
-    Address address;
     const uint32_t number = htonl(0x0a000000 + i);
-    memcpy(address.bytes, &number, sizeof(number));
-    ++buckets[Explain(config_, {}, {}, table_, 4, address.bytes, {}).bucket];
+    const auto address = net::IpAddress::FromBytes(std::span(reinterpret_cast<const uint8_t*>(&number), 4));
+    ++buckets[Explain(config_, {}, {}, table_, *address, {}).bucket];
   }
   double chi_square = 0;
   for (const double count : buckets) chi_square += (count - 100) * (count - 100) / 100;

@@ -218,7 +218,7 @@ TEST_F(GroupLife, AGroupOutlivesTheProcessThatMadeItAndIsOpenedAsItWas) {
     spec.config.ipv6_prefix = 64;
     std::vector<UniqueFd> sockets;
     for (int slot = 0; slot < kSlots; ++slot) sockets.push_back(GroupSocket(Transport::kUdp, kAny4));
-    const Choice choice = Explain(spec.config, {}, {}, spec.table, 4, {198, 19, 0, 1}, {});
+    const Choice choice = Explain(spec.config, {}, {}, spec.table, *net::IpAddress::Parse("198.19.0.1"), {});
     const pid_t child = fork();
     ASSERT_GE(child, 0);
     if (child == 0) {  // The supervisor of a moment.

@@ -203,10 +203,8 @@ Choice GroupTest::Explained(const KernelGroup& group, const std::string& ip, con
   const auto pins = group.Pins();
   const auto table = group.ReadTable();
   EXPECT_TRUE(devices.ok() && pins.ok() && table.ok());
-  uint8_t address[16] = {};
-  EXPECT_EQ(inet_pton(FamilyOf(ip), ip.c_str(), address), 1);
   const absl::Span<const uint8_t> bytes(reinterpret_cast<const uint8_t*>(payload.data()), payload.size());
-  return Explain(group.config(), *devices, *pins, *table, FamilyOf(ip) == AF_INET ? 4 : 6, address, bytes);
+  return Explain(group.config(), *devices, *pins, *table, *net::IpAddress::Parse(ip), bytes);
 }
 
 }  // namespace hedgerow::steer

@@ -18,6 +18,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "bpf/abi/steer_abi.h"
+#include "net/ip_address.h"
 
 namespace hedgerow::steer {
 
@@ -129,11 +130,10 @@ struct Choice {
   bool pinned = false;
   uint8_t slot = 0;  // by the pin, else the entry's: other_slot where it is vacant and empty is HR_STEER_OTHER
 };
-// `address`: family 4 or 6, network order, 16 bytes (IPv4: the first 4). `payload`: of a UDP datagram, for
-// gateways; may be empty.
+// `payload`: of a UDP datagram, for gateways; may be empty.
 Choice Explain(const hr_steer_config& config, const DeviceIndex& devices,
                absl::Span<const std::pair<hr_steer_source, uint8_t>> pins,
-               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, int family, const uint8_t (&address)[16],
+               const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, const net::IpAddress& address,
                absl::Span<const uint8_t> payload);
 
 }  // namespace hedgerow::steer

@@ -51,27 +51,6 @@ void DropCapabilities(bool mounted_bpffs) {
   if (syscall(SYS_capset, &header, sets) != 0) LogWarning("cannot drop capabilities");
 }
 
-class BpffsMount {
- public:
-  static absl::StatusOr<BpffsMount> Ensure(const std::string& path) {
-    const auto mounted = net::EnsureBpffs(path);
-    if (!mounted.ok()) return mounted.status();
-    return BpffsMount(path, *mounted);
-  }
-  BpffsMount(BpffsMount&& other) noexcept
-      : path_(std::move(other.path_)), mounted_(std::exchange(other.mounted_, false)) {}
-  ~BpffsMount() {
-    if (!mounted_) return;
-    if (const auto released = net::ReleaseBpffs(path_); !released.ok()) LogWarning(released.status().message());
-  }
-  bool mounted() const { return mounted_; }
-
- private:
-  BpffsMount(std::string path, bool mounted) : path_(std::move(path)), mounted_(mounted) {}
-  std::string path_;
-  bool mounted_;
-};
-
 }  // namespace
 
 absl::Status RunGroup(const Settings& settings, const StartGroup& start, const std::function<void(Group&)>& ready) {
@@ -80,13 +59,17 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   if (!signals.valid()) return absl::ErrnoToStatus(errno, "wait for signals");
   const auto lock = InstanceLock::Acquire(settings.places.run_dir, settings.places.name, "group");
   if (!lock.ok()) return lock.status();
-  const auto bpffs = BpffsMount::Ensure(settings.bpffs);
-  if (!bpffs.ok()) return bpffs.status();
-  DropCapabilities(bpffs->mounted());
+  const auto mounted = net::EnsureBpffs(settings.bpffs);
+  if (!mounted.ok()) return mounted.status();
+  const absl::Cleanup unmount = [&] {
+    const absl::Status released = *mounted ? net::ReleaseBpffs(settings.bpffs).status() : absl::OkStatus();
+    if (!released.ok()) LogWarning(released.message());
+  };
+  DropCapabilities(*mounted);
   operate::StartLogThread();
   auto loop = EventLoop::Create();
   if (!loop.ok()) return loop.status();
-  auto group = start(loop->get(), bpffs->mounted());
+  auto group = start(loop->get(), *mounted);
   if (!group.ok()) return group.status();
   const absl::Status watched = (*loop)->Watch(signals.get(), [&] {
     bool any = false;

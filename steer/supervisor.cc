@@ -46,22 +46,11 @@ void Supervisor::MendListener(Slot& slot) {
 
 // A UDP socket that a worker connected or shut down has left the group for good: the slot gets a new one.
 void Supervisor::MendUdp(Slot& slot) {
-  if (!settings_.udp || slot.role == Role::kFormer || !IsSpoilt(slot.fd(Transport::kUdp))) return;
-  const absl::Status mended = [&] {
-    auto fresh = MakeSocket(settings_, Transport::kUdp, *kernel_, false);
-    if (!fresh.ok()) return fresh.status();
-    const auto program = kernel_->ProgramOf(fresh->get());
-    if (!program.ok()) return program.status();
-    if (*program == 0) {  // the only socket of its group
-      if (const absl::Status attached = kernel_->Attach(Transport::kUdp, fresh->get()); !attached.ok()) return attached;
-    }
-    if (const absl::Status removed = kernel_->Remove(Transport::kUdp, slot.place()); !removed.ok()) return removed;
-    if (const absl::Status done = kernel_->Insert(Transport::kUdp, slot.place(), fresh->get()); !done.ok()) return done;
-    slot.socket(Transport::kUdp) = *std::move(fresh);
-    Unstore(Transport::kUdp, slot.place());
-    Store(Transport::kUdp, slot.place(), slot.fd(Transport::kUdp));
-    return absl::OkStatus();
-  }();
+  const bool has_one = slot.fd(Transport::kUdp) >= 0 && !IsSpoilt(slot.fd(Transport::kUdp));
+  if (!settings_.udp || slot.role == Role::kFormer || has_one) return;
+  slot.socket(Transport::kUdp).Reset();
+  Unstore(Transport::kUdp, slot.place());
+  const absl::Status mended = FillSlot(slot);
   LogWarning("slot ", slot.number, ": its worker has connected the UDP socket, or shut it down; ",
              mended.ok() ? "the next one has another" : mended.message());
 }

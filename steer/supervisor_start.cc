@@ -99,6 +99,10 @@ absl::Status Supervisor::FillSlot(Slot& slot) {
       if (first) {
         if (const absl::Status ours = CheckGroupIsOurs(settings_, transport, *kernel_, socket->get()); !ours.ok())
           return ours;
+      } else if (const auto program = kernel_->ProgramOf(socket->get()); !program.ok()) {
+        return program.status();
+      } else if (*program == 0) {  // no other socket of the slots is in the group any more
+        if (const absl::Status done = kernel_->Attach(transport, socket->get()); !done.ok()) return done;
       }
       slot.socket(transport) = *std::move(socket);
       Store(transport, slot.place(), slot.fd(transport));

@@ -74,10 +74,7 @@ absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, co
     if (!held.ok()) continue;
     for (const InetSocket& each : *connections) {
       if (!held->descriptors.contains(each.inode) || !known.insert(each.peer).second) continue;
-      uint8_t address[16] = {};
-      const auto wire = each.peer.wire();
-      memcpy(address, wire.data(), wire.size());
-      const Choice choice = Explain(kernel.config(), devices, {}, *table, each.peer.is_v4() ? 4 : 6, address, {});
+      const Choice choice = Explain(kernel.config(), devices, {}, *table, each.peer, {});
       if (choice.slot == slot) continue;
       const absl::Status done = kernel.Pin(choice.source, static_cast<uint8_t>(slot));
       if (!done.ok() && !absl::IsResourceExhausted(done)) return done;

@@ -40,12 +40,6 @@ struct View {
   std::vector<std::pair<hr_steer_source, uint8_t>> pins{};
   TableEntries table{};
   v1::Record record{};
-
-  Choice ChoiceOf(const net::IpAddress& address, absl::Span<const uint8_t> payload) const {
-    uint8_t bytes[16] = {};
-    memcpy(bytes, address.wire().data(), address.wire().size());
-    return Explain(config, devices, pins, table, address.is_v4() ? 4 : 6, bytes, payload);
-  }
 };
 
 absl::StatusOr<View> OpenView(const Arguments& arguments) {
@@ -85,7 +79,8 @@ int RunExplain(const Call& call) {
   const auto view = OpenView(call.arguments);
   if (!view.ok()) return call.Fail(view.status());
   const std::string payload = operate::BytesOfHex(hex);
-  const Choice choice = view->ChoiceOf(*address, {reinterpret_cast<const uint8_t*>(payload.data()), payload.size()});
+  const Choice choice = Explain(view->config, view->devices, view->pins, view->table, *address,
+                                {reinterpret_cast<const uint8_t*>(payload.data()), payload.size()});
   v1::Explanation explanation;
   explanation.set_address(address->ToString());
   explanation.set_source(SourceText(choice.source, view->config));
