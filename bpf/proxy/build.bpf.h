@@ -91,6 +91,22 @@ HR_INLINE int hr_store_ipv6(struct __sk_buff *skb, struct hr_parked *parked, con
          bpf_skb_store_bytes(skb, ETH_HLEN + 24, destination, 16, HR_STORE);
 }
 
+/* What pads a short frame: at most this much is behind a UDP header that follows an IPv4 header without options. */
+#define HR_PADDING_BYTES (HR_IPV6_HEADER_BYTES - HR_IPV4_HEADER_BYTES - sizeof(struct udphdr))
+
+/*
+ * Gives the carrier its length. The kernel makes no packet shorter than up to where layer 4 began in it: a carrier that
+ * was an IPv6 packet keeps padding behind a short IPv4 one, as Ethernet has it.
+ */
+HR_INLINE int hr_set_bytes(struct __sk_buff *skb, __u32 bytes) {
+  static const __u8 padding[HR_PADDING_BYTES];
+
+  if (!bpf_skb_change_tail(skb, bytes, 0)) return 0;
+  return bytes >= ETH_HLEN + HR_IPV6_HEADER_BYTES || bpf_skb_change_tail(skb, ETH_HLEN + HR_IPV6_HEADER_BYTES, 0) ||
+         bpf_skb_store_bytes(skb, ETH_HLEN + HR_IPV6_HEADER_BYTES - HR_PADDING_BYTES, padding, HR_PADDING_BYTES,
+                             HR_STORE);
+}
+
 /*
  * Makes the carrier the parked packet, addressed to `backend`. A global function, so that the verifier walks it once;
  * everything is looked up again by index. 0 when done; the carrier's bytes are undefined otherwise.
@@ -126,7 +142,7 @@ HR_GLOBAL int hr_build(struct __sk_buff *skb, __u32 request_index, __u32 backend
     if (sum < 0) return -1;
     to.check = hr_udp_checksum(sum, &from, &to, &request->key.client, &destination, version, l4_bytes);
   }
-  if (bpf_skb_change_tail(skb, ETH_HLEN + l3_bytes + l4_bytes, 0)) return -1;
+  if (hr_set_bytes(skb, ETH_HLEN + l3_bytes + l4_bytes)) return -1;
   if (l3_bytes == HR_IPV4_HEADER_BYTES) {
     if (hr_store_ipv4(skb, parked, destination.words[3])) return -1;
   } else {

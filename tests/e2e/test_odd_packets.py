@@ -82,6 +82,22 @@ def test_a_request_without_a_checksum_is_served_and_hedged(lab, product, servers
         assert lab.replica(replica).snmp("Udp6" if ":" in vip else "Udp")["InCsumErrors"] == 0
 
 
+@ECHOES
+@pytest.mark.own
+def test_the_shortest_requests_are_hedged_whatever_packet_carries_the_clock(lab, product, servers):
+    """It is a clone of the one that started it, and copies are made in it: an IPv6 packet has longer headers than a short IPv4 one is."""
+    product.up(services=product.services("raw", budget="100%"))
+    servers["a"].stall()
+    for vip in (RAW6, RAW4, RAW6):
+        for payload in (b"\0\0\0\1", b"\0\0\0\2hedged!"):
+            with UdpClient(lab.client, vip, 4000) as client:
+                client.send(payload)
+                assert client.receive() == payload
+    servers["a"].resume()
+    assert product.figure("hedge_failed", "raw4") == 0
+    assert lab.replica("b").snmp("Udp")["InCsumErrors"] == 0
+
+
 @RAW
 @CHECKSUMS_FINISHED
 @ECHOES
