@@ -8,7 +8,7 @@
 # hedgerow_cc_library(NAME [SRCS a.cc...] [DEPS target...])
 # Without SRCS it is a header-only library.
 function(hedgerow_cc_library name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SRCS;HDRS;DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SRCS;DEPS")
   hedgerow_reject_unparsed(hedgerow_cc_library ${name} ${arg_UNPARSED_ARGUMENTS})
   if(arg_SRCS)
     add_library(${name} STATIC ${arg_SRCS})
@@ -23,7 +23,7 @@ endfunction()
 # hedgerow_cc_binary(NAME [FOR_TESTS] SRCS a.cc... [DEPS target...]) -> build/<preset>/bin/NAME
 # FOR_TESTS: demo, experiments and chaos do not run it, so `programs` leaves it out.
 function(hedgerow_cc_binary name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_TESTS" "" "SRCS;HDRS;DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "FOR_TESTS" "" "SRCS;DEPS")
   hedgerow_reject_unparsed(hedgerow_cc_binary ${name} ${arg_UNPARSED_ARGUMENTS})
   add_executable(${name} ${arg_SRCS} ${HEDGEROW_SANITIZER_SOURCES})
   target_link_libraries(${name} PRIVATE hedgerow_rules hedgerow_pch_shipped ${arg_DEPS} Threads::Threads ${CMAKE_DL_LIBS})
@@ -37,7 +37,7 @@ endfunction()
 # A gtest binary that ctest does not know of; the caller adds it. OPTIMISED: its own sources are compiled as what ships. Of an inline
 # function that the test and a library use the linker keeps one, the test's: where the cases compute for long, all of them run through it.
 function(hedgerow_cc_test_program name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIMISED" "" "SRCS;HDRS;DEPS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "OPTIMISED" "" "SRCS;DEPS")
   hedgerow_reject_unparsed(hedgerow_cc_test_program ${name} ${arg_UNPARSED_ARGUMENTS})
   add_executable(${name} ${arg_SRCS} ${HEDGEROW_SANITIZER_SOURCES})
   if(arg_OPTIMISED)
@@ -62,7 +62,7 @@ endfunction()
 # compute (their sources are optimised), and `./dev test` runs them at idle priority beside what does.
 # DATA names targets (BPF objects, other binaries) that must be built before the test runs.
 function(hedgerow_cc_test name)
-  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS" "SRCS;HDRS;DEPS;DATA;LABELS")
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TIMEOUT;SHARDS" "SRCS;DEPS;DATA;LABELS")
   hedgerow_reject_unparsed(hedgerow_cc_test ${name} ${arg_UNPARSED_ARGUMENTS})
   set(optimised "")
   if("patient" IN_LIST arg_LABELS)
