@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The bodies of the peer datagrams, kind by kind: how long, how written, how read (docs/WIRE_FORMAT.md).
-// Private to PeerCodec, which adds and checks the header and the tag.
+// For PeerCodec, which adds and checks the header and the tag, and for the kernel part that is none
+// (cluster/offload/testing/native_kernel.h).
 
 #pragma once
 

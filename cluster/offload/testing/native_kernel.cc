@@ -2,98 +2,38 @@
 #include "cluster/offload/testing/native_kernel.h"
 
 #include <algorithm>
+#include <cstring>
+#include <type_traits>
 #include <utility>
 #include <variant>
 
 #include "bpf/node/raft/control.h"
 #include "bpf/node/raft/datagram.h"
 #include "cluster/raft/check.h"
+#include "cluster/wire/peer_body.h"
 
 namespace hedgerow::offload {
 namespace {
 
-__u64 BatchTerm(const raft::AppendRequest& request) {
-  if (request.entries.empty()) return 0;
-  const bool one = request.entries.front().term == request.entries.back().term;  // they never fall
-  return one ? request.entries.front().term.value() : 0;
+// The body as its datagram has it, and its kind.
+uint32_t PutBody(const raft::Message& message, uint32_t append_flags, hr_node_body& to) {
+  return std::visit(
+      [&](const auto& body) {
+        ByteWriter writer(wire::BodySize_bytes(body));
+        wire::PutBody(writer, body);
+        std::memcpy(&to, writer.view().data(), std::min(sizeof(to), writer.view().size()));
+        const uint32_t kind = wire::KindOf<std::decay_t<decltype(body)>>();
+        if (kind == HR_PEER_APPEND) to.append.flags = append_flags;
+        return kind;
+      },
+      message.body);
 }
-
-// The body as the datagram carries it; what is no kernel part's business has no kind here.
-struct BodyOf {
-  hr_node_body& to;
-  uint32_t append_flags = 0;
-
-  uint32_t operator()(const raft::VoteRequest& m) const {
-    to.vote_request = {.asked_term = m.asked_term.value(),
-                       .last_index = m.last_index.value(),
-                       .last_term = m.last_term.value(),
-                       .transfer_term = m.transfer_term.value(),
-                       .pre_vote = m.pre_vote,
-                       .reserved = 0};
-    return HR_PEER_VOTE_REQUEST;
-  }
-  uint32_t operator()(const raft::VoteReply& m) const {
-    to.vote_reply = {.asked_term = m.asked_term.value(), .pre_vote = m.pre_vote, .granted = m.granted};
-    return HR_PEER_VOTE_REPLY;
-  }
-  uint32_t operator()(const raft::AppendRequest& m) const {
-    to.append = {.prev_index = m.prev_index.value(),
-                 .prev_term = m.prev_term.value(),
-                 .commit = m.commit.value(),
-                 .batch_term = BatchTerm(m),
-                 .count = static_cast<__u32>(m.entries.size()),
-                 .flags = append_flags};
-    return HR_PEER_APPEND;
-  }
-  uint32_t operator()(const raft::AppendReply& m) const {
-    to.append_reply = {.index = m.index.value(),
-                       .conflict_term = m.conflict_term.value(),
-                       .conflict_index = m.conflict_index.value(),
-                       .loop_seq = m.loop_seq,
-                       .accepted = m.accepted,
-                       .reserved = 0};
-    return HR_PEER_APPEND_REPLY;
-  }
-  uint32_t operator()(const raft::Heartbeat& m) const {
-    to.heartbeat = {.round = m.round, .commit = m.commit.value(), .election_timeout_ns = m.election_timeout_ns};
-    return HR_PEER_HEARTBEAT;
-  }
-  uint32_t operator()(const raft::HeartbeatReply& m) const {
-    to.heartbeat_reply = {.round = m.round, .matched = m.matched.value(), .loop_seq = m.loop_seq};
-    return HR_PEER_HEARTBEAT_REPLY;
-  }
-  template <typename Other>
-  uint32_t operator()(const Other&) const {
-    return 0;
-  }
-};
 
 bool HoldsConfiguration(const raft::Message& message) {
   const auto* const append = std::get_if<raft::AppendRequest>(&message.body);
   return append != nullptr && std::any_of(append->entries.begin(), append->entries.end(), [](const raft::Entry& entry) {
            return entry.kind == raft::EntryKind::kConfiguration;
          });
-}
-
-void PutAnswer(uint32_t kind, const hr_node_reply& reply, decltype(raft::Message::body)& body) {
-  switch (kind) {
-    case HR_PEER_HEARTBEAT:
-      body = raft::HeartbeatReply{.round = reply.heartbeat.round,
-                                  .matched = raft::LogIndex(reply.heartbeat.matched),
-                                  .loop_seq = reply.heartbeat.loop_seq};
-      return;
-    case HR_PEER_APPEND:
-      body = raft::AppendReply{.accepted = reply.append.accepted != 0,
-                               .index = raft::LogIndex(reply.append.index),
-                               .conflict_term = raft::Term(reply.append.conflict_term),
-                               .conflict_index = raft::LogIndex(reply.append.conflict_index),
-                               .loop_seq = reply.append.loop_seq};
-      return;
-    default:
-      body = raft::VoteReply{.asked_term = raft::Term(reply.vote.asked_term),
-                             .pre_vote = reply.vote.pre_vote != 0,
-                             .granted = reply.vote.granted != 0};
-  }
 }
 
 }  // namespace
@@ -166,7 +106,7 @@ void NativeKernel::Decide(Run& run) {
   hr_node_body body{};
   hr_node_reply reply{};
   hr_node_spoken spoken{};
-  const uint32_t kind = std::visit(BodyOf{body, append_flags_ ? append_flags_() : 0}, message.body);
+  const uint32_t kind = PutBody(message, append_flags_ ? append_flags_() : 0, body);
   hr_node_taken taken{.term = message.term.value(),
                       .now_ns = run.done.arrived_ns,
                       .from = static_cast<__u32>(message.from.value()),
@@ -181,12 +121,11 @@ void NativeKernel::Decide(Run& run) {
   outcome.event = static_cast<hr_node_event>(taken.event);
   run.keeps_record = hr_node_keeps_record(outcome.verdict, &taken) != 0;
   if (outcome.verdict == HR_NODE_ANSWER) {
-    raft::Message& answer = outcome.answer.emplace();
-    answer.from = self_;
-    answer.to = message.from;
-    answer.term = raft::Term(spoken.term);
-    answer.config_epoch = spoken.config_epoch;
-    PutAnswer(kind, reply, answer.body);
+    ByteReader reader({reinterpret_cast<const char*>(&reply), sizeof(reply)});
+    wire::Opened answer{
+        .header = {.from = self_, .term = raft::Term(spoken.term), .config_epoch = spoken.config_epoch},
+        .body = wire::GetBody(reader, static_cast<hr_peer_kind>(kind + 1))};  // a reply's kind follows its request's
+    outcome.answer = wire::TakeMessage(message.from, answer);
   }
   if (when_decided_) when_decided_(run.done);
 }
