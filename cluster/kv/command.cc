@@ -4,7 +4,6 @@
 #include <array>
 
 #include "bpf/abi/siphash_abi.h"
-#include "cluster/kv/features.h"
 #include "cluster/raft/bytes.h"
 
 namespace hedgerow::kv {
@@ -13,11 +12,8 @@ namespace {
 // 1 and 2 knew neither tokens nor fingerprints of writes; a folder that holds them is refused (storage/records.h).
 constexpr uint8_t kVersion = 3;
 
-// By CommandKind and OperationKind: the feature by which a member announces that it knows it; 0: all programs
-// do. Nothing else of either number is one, so what is added gets its feature here.
-constexpr std::array<uint32_t, 9> kKindSince = {0, 0, 0, 0, 0, 0, 0, kStateChecksFeature, 0};
+// By OperationKind, as RequestPolicy::feature. No other number is one.
 constexpr std::array<uint32_t, 5> kOperationSince = {};
-static_assert(static_cast<size_t>(CommandKind::kPurge) + 1 == kKindSince.size());
 static_assert(static_cast<size_t>(OperationKind::kIncrement) + 1 == kOperationSince.size());
 
 void GetOperation(ByteReader& reader, Operation& operation) {
@@ -134,7 +130,7 @@ RequestKey OnceKey(uint64_t nonce, const std::vector<Operation>& operations) {
 }
 
 uint32_t FeaturesNeeded(const Command& command) {
-  uint32_t needed = kKindSince[static_cast<size_t>(command.key.kind)];
+  uint32_t needed = PolicyOf(command.key).feature;
   for (const Operation& operation : command.operations) needed |= kOperationSince[static_cast<size_t>(operation.kind)];
   return needed;
 }
@@ -147,7 +143,7 @@ std::string Encode(const Command& command) {
   writer.Put(command.key.b);
   writer.Put(command.key.c);
   writer.Put(command.key.d);
-  writer.Put(HasNoSession(command.key) ? command.came_ns : command.lowest_unanswered);
+  writer.Put(PolicyOf(command.key).no_session ? command.came_ns : command.lowest_unanswered);
   writer.Put(command.elapsed_ns);
   writer.Put(static_cast<uint8_t>(command.operations.size()));
   for (const Operation& operation : command.operations) {
@@ -172,7 +168,7 @@ std::optional<RequestKey> KeyUsedOnceIn(std::string_view bytes) {
   RequestKey key;
   if (reader.Get<uint8_t>() != kVersion) return std::nullopt;
   key.kind = static_cast<CommandKind>(reader.Get<uint8_t>());
-  if (!IsUsedOnce(key)) return std::nullopt;
+  if (!PolicyOf(key).used_once) return std::nullopt;
   key.a = reader.Get<uint64_t>();
   key.b = reader.Get<uint64_t>();
   key.c = reader.Get<uint64_t>();
@@ -192,14 +188,14 @@ bool DecodeInto(std::string_view bytes, Command& command) {
   const uint8_t version = reader.Get<uint8_t>();
   if (version != kVersion) return false;
   const uint8_t kind = reader.Get<uint8_t>();
-  if (kind < 1 || kind >= kKindSince.size()) return false;
+  if (kind < 1 || kind >= kRequestPolicies.size()) return false;
   command.key.kind = static_cast<CommandKind>(kind);
   command.key.a = reader.Get<uint64_t>();
   command.key.b = reader.Get<uint64_t>();
   command.key.c = reader.Get<uint64_t>();
   command.key.d = reader.Get<uint64_t>();
   command.lowest_unanswered = command.came_ns = 0;
-  (HasNoSession(command.key) ? command.came_ns : command.lowest_unanswered) = reader.Get<uint64_t>();
+  (PolicyOf(command.key).no_session ? command.came_ns : command.lowest_unanswered) = reader.Get<uint64_t>();
   command.elapsed_ns = reader.Get<uint64_t>();
   const uint8_t count = reader.Get<uint8_t>();
   if (count > kOperationsMax) return false;

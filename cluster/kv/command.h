@@ -5,6 +5,7 @@
 
 #pragma once
 
+#include <array>
 #include <compare>
 #include <cstddef>
 #include <cstdint>
@@ -13,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "cluster/kv/features.h"
 #include "cluster/kv/settings.h"
 
 namespace hedgerow::kv {
@@ -91,9 +93,35 @@ struct RequestKey {
   auto operator<=>(const RequestKey&) const = default;
 };
 
-// Made by a leader for itself. A member forwards none of them.
-inline bool IsLeadersOwn(CommandKind kind) {
-  return kind == CommandKind::kTick || kind == CommandKind::kSettings || kind == CommandKind::kPurge;
+// What goes for all requests of a kind.
+struct RequestPolicy {
+  // A session's seq and a nonce are used once. A memcached client's ids come again, for other requests, so each of
+  // those is answered by its own entry alone.
+  bool used_once = false;
+  // Known for a window only: its client may not repeat it until it learns what became of it. So a refusal must be true
+  // of this copy, whatever its client does next.
+  bool no_session = false;
+  // Made by a leader for itself. A member forwards none of them.
+  bool leaders_own = false;
+  // By which a member announces that it knows the kind; 0: all programs do. What is added gets its feature here.
+  uint32_t feature = 0;
+};
+inline constexpr std::array<RequestPolicy, 9> kRequestPolicies = {{
+    {},
+    {.used_once = true},                      // kOpen
+    {.used_once = true},                      // kWrite
+    {.used_once = true, .no_session = true},  // kWindowed
+    {.no_session = true},                     // kMemcached
+    {.leaders_own = true},                    // kTick
+    {.leaders_own = true},                    // kSettings
+    {.feature = kStateChecksFeature},         // kCheck
+    {.leaders_own = true},                    // kPurge
+}};
+static_assert(static_cast<size_t>(CommandKind::kPurge) + 1 == kRequestPolicies.size());
+// Of a number that is none: of none.
+constexpr const RequestPolicy& PolicyOf(const RequestKey& key) {
+  const auto kind = static_cast<size_t>(key.kind);
+  return kRequestPolicies[kind < kRequestPolicies.size() ? kind : 0];
 }
 
 // What a client owns a session by: 128 bits that the leader that proposed its OPEN drew at random. The id names the
@@ -127,17 +155,6 @@ inline bool IsAnsweredBy(const RequestKey& key, uint64_t recorded) { return key.
 // A seed applies only where nothing has set the settings before.
 constexpr uint64_t kSeed = 1;
 
-// A session's seq and a nonce are used once. A memcached client's ids come again, for other requests.
-inline bool IsUsedOnce(const RequestKey& key) {
-  return key.kind == CommandKind::kOpen || key.kind == CommandKind::kWrite || key.kind == CommandKind::kWindowed;
-}
-
-// Such a request is known for a window only: its client may not repeat it until it learns what became of it. So a
-// refusal must be true of this copy, whatever its client does next.
-inline bool HasNoSession(const RequestKey& key) {
-  return key.kind == CommandKind::kWindowed || key.kind == CommandKind::kMemcached;
-}
-
 // A copy without a session that came to a node longer ago than this is not done, in committed time. Part of the
 // format.
 constexpr uint64_t kCopyAgeMax_ns = 1'500'000'000;
@@ -146,7 +163,7 @@ struct Command {
   RequestKey key{};
   SessionName session{};           // kOpen: the new session's, as the leader drew it
   uint64_t lowest_unanswered = 0;  // kWrite: the client has the answers to all seqs before it, or wants none
-  // HasNoSession: what the node that took the youngest copy from its client had applied by then, in committed
+  // Without a session: what the node that took the youngest copy from its client had applied by then, in committed
   // time. 0: not said.
   uint64_t came_ns = 0;
   // Committed time: what has passed on the leader's monotonic clock since its previous command of this term, or its
@@ -201,7 +218,7 @@ extern const Result kAnotherRequest;
 uint32_t FeaturesNeeded(const Command& command);
 
 std::string Encode(const Command& command);
-// The key in an encoded command if it is used once (IsUsedOnce); nothing for other kinds, or other bytes.
+// The key in an encoded command if it is used once (RequestPolicy); nothing for other kinds, or other bytes.
 std::optional<RequestKey> KeyUsedOnceIn(std::string_view bytes);
 // Nothing if the bytes are no command.
 std::optional<Command> Decode(std::string_view bytes);

@@ -93,7 +93,7 @@ class OddMessages : public ReplicaHost {
     Command command;
     command.key = {
         .kind = static_cast<CommandKind>(1 + Below(8)), .a = Small(), .b = Small(), .c = 1 + Below(3), .d = Small()};
-    if (IsLeadersOwn(command.key.kind)) command.key.kind = CommandKind::kWindowed;  // refused by Peers
+    if (PolicyOf(command.key).leaders_own) command.key.kind = CommandKind::kWindowed;  // refused by Peers
     return Filled(std::move(command));
   }
   Command Filled(Command command) {

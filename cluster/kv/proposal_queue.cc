@@ -73,7 +73,7 @@ void ProposalQueue::DropUnwanted(size_t waiting, const std::function<bool(const 
 }
 
 bool ProposalQueue::AddProposed(const RequestKey& key) {
-  if (!leads_ || !IsUsedOnce(key)) return true;
+  if (!leads_ || !PolicyOf(key).used_once) return true;
   const bool added = proposed_.insert(key).second;
   counters.known += !added;
   return added;

@@ -48,7 +48,7 @@ bool RequestRouter::HasRoomFor(size_t bytes) const {
 void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request request, std::vector<Action>& actions) {
   now_ns_ = now_ns;
   FollowCommittedTime(now_ns);
-  const bool fresh = request.hops == 0 && !request.is_read() && HasNoSession(request.command.key);
+  const bool fresh = request.hops == 0 && !request.is_read() && PolicyOf(request.command.key).no_session;
   const bool closed = fresh && now_ns < closed_until_ns_;
   counters_.after_standstill += closed;
   if (!serves_ || closed) {
@@ -391,9 +391,9 @@ void RequestRouter::Applied(uint64_t now_ns, const RequestKey& key, const Result
 
 void RequestRouter::Answered(const RequestKey& key, const Result& result, bool of_this_term,
                              std::vector<Action>& actions) {
-  // A memcached client's id comes again. An entry of a former leader may be of an old request that had the same id;
-  // another one may have superseded it since, and what waits here has an entry of its own behind both.
-  const bool by_its_own_entry = !IsUsedOnce(key);
+  // An entry of a former leader may be of an old request that had the same id; another one may have superseded it
+  // since, and what waits here has an entry of its own behind both.
+  const bool by_its_own_entry = !PolicyOf(key).used_once;
   if (by_its_own_entry && !of_this_term) return;
   const auto found = by_key_.find(key);
   if (found == by_key_.end()) return;
@@ -456,7 +456,7 @@ void RequestRouter::Overloaded(uint64_t tag, std::vector<Action>& actions) {
 void RequestRouter::Refuse(uint64_t tag, std::vector<Action>& actions) {
   const PendingRequest& waiting = waiting_.at(tag);
   CameToNothing(waiting.request);
-  const bool write = !waiting.request.is_read() && HasNoSession(waiting.request.command.key);
+  const bool write = !waiting.request.is_read() && PolicyOf(waiting.request.command.key).no_session;
   if (write && waiting.tries > 0 && waiting.request.hops == 0) return Remove(tag);
   actions.push_back(NotLeader(waiting.request, leader_ == self_ ? raft::NodeId() : leader_));
   Remove(tag);

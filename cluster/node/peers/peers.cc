@@ -59,7 +59,7 @@ bool MayBeNew(wire::DropReason reason, const wire::Opened& opened) {
 
 // A voter reports the fingerprint of its own state, and no other's.
 bool MayForward(const kv::RequestKey& key, raft::NodeId from) {
-  return !kv::IsLeadersOwn(key.kind) && (key.kind != kv::CommandKind::kCheck || raft::NodeId(key.c) == from);
+  return !kv::PolicyOf(key).leaders_own && (key.kind != kv::CommandKind::kCheck || raft::NodeId(key.c) == from);
 }
 
 wire::PeerTraits WithKeys(wire::PeerTraits traits, const wire::KeyRing& keys) {
