@@ -184,9 +184,10 @@ absl::StatusOr<std::unique_ptr<Node>> Node::Create(NodeConfig config, storage::L
           node->config_.CheckMembers(node->storage_->began_with(), node->replica_.raft().configuration());
       !members.ok())
     return members;
-  absl::StatusOr<std::unique_ptr<Snapshots>> snapshots =
-      Snapshots::Open(node->config_, *node->storage_, node->replica_.raft().snapshot(), incarnation,
-                      operate::Monotonic_ns, [&wake = node->wake_] { wake.Wake(); });
+  absl::StatusOr<std::unique_ptr<Snapshots>> snapshots = Snapshots::Open(
+      node->config_, *node->storage_, node->replica_.raft().snapshot(), incarnation, operate::Monotonic_ns,
+      [&wake = node->wake_] { wake.Wake(); },
+      [node = node.get()](const transfer::Offered& offered) { return node->MayTake(offered); });
   if (!snapshots.ok()) return snapshots.status();
   node->snapshots_ = *std::move(snapshots);
   const absl::Status started = node->offloads_->Start(node->replica_, node->peers_);
@@ -546,8 +547,7 @@ absl::StatusOr<NodeStatus> Node::Status() {
   if (status.has_value()) return *(last_status_ = *std::move(status));
   // A follower's loop waits for its disk itself while that is quick; should it then hang, that is what there is to say.
   const std::string disk = DiskProblem(storage_->here_for_ns());
-  if (disk.empty() || !last_status_.has_value())
-    return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
+  if (disk.empty() || !last_status_.has_value()) return Late();
   last_status_->storage = disk;
   last_status_->ready = false;
   return *last_status_;
@@ -558,22 +558,25 @@ bool Node::FlipForTest(const std::string& key) {
 }
 
 absl::StatusOr<raft::LogIndex> Node::TakeSnapshot() {
-  const std::optional<raft::LogIndex> index = Ask<raft::LogIndex>([this] { return snapshots_->Ask(replica_); });
-  if (!index.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
-  return *index;
+  using Index = absl::StatusOr<raft::LogIndex>;
+  return Ask<Index>([this] { return snapshots_->Ask(replica_); }).value_or(Late());
+}
+
+absl::Status Node::MayTake(const transfer::Offered& offered) {
+  return Ask<absl::Status>([this, offered] { return Snapshots::MayTake(now_ns_, offered, replica_, peers_); })
+      .value_or(Late());
 }
 
 absl::StatusOr<BackupPieces> Node::OpenBackup() {
-  const std::optional<absl::StatusOr<BackupPieces>> pieces = Ask<absl::StatusOr<BackupPieces>>([this] {
+  const auto open = [this] {
     const raft::EntryId last = replica_.raft().snapshot().last;
     return ReadBackup({.cluster_id = config_.cluster_id,
                        .of = {.epoch = config_.cluster_epoch, .nonce = config_.recovery_nonce},
                        .node = config_.self,
                        .last = last},
                       storage_->snapshots().PathOf(last));
-  });
-  if (!pieces.has_value()) return absl::DeadlineExceededError("the node's loop did not answer within 2 s");
-  return *pieces;
+  };
+  return Ask<absl::StatusOr<BackupPieces>>(open).value_or(Late());
 }
 
 }  // namespace hedgerow::node

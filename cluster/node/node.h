@@ -73,9 +73,9 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   absl::StatusOr<BackupPieces> OpenBackup() override;
   absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
   absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
-  absl::StatusOr<SettingsChange> ChangeSettings(kv::SettingValues values) override;
+  absl::StatusOr<v1::ChangeSettingsReply> ChangeSettings(kv::SettingValues values) override;
   absl::StatusOr<v1::Keys> ReloadKeys(bool force) override;
-  absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override;
+  absl::StatusOr<v1::PurgeSomeReply> PurgeSome(const v1::PurgeSomeRequest& request) override;
 
   // For tests: one bit of a key's value changes by itself. False: there is no such key.
   bool FlipForTest(const std::string& key);
@@ -138,11 +138,13 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   bool Post(std::function<void()> what);
   // By the loop, for another thread; nothing: it did not answer in time.
   static constexpr absl::Duration kControlTimeout = absl::Seconds(2);
+  static absl::Status Late() { return absl::DeadlineExceededError("the node's loop did not answer within 2 s"); }
   template <typename Result>
   std::optional<Result> Ask(std::function<Result()> question);
   NodeStatus StatusNow();
   uint64_t HeardByCore_ns(raft::NodeId peer) const;
   absl::Status TransferNow(raft::NodeId target);
+  absl::Status MayTake(const transfer::Offered& offered);
 
   // node_members.cc
   void FollowMembers();
@@ -159,8 +161,8 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
   // node_settings.cc
   void FollowSettings();
   absl::Status CheckLeads() const;
-  absl::StatusOr<SettingsChange> ChangeSettingsNow(const kv::SettingValues& values);
-  absl::StatusOr<Purged> PurgeSomeNow(const std::string& prefix, kv::MapWalk walk);
+  absl::StatusOr<v1::ChangeSettingsReply> ChangeSettingsNow(const kv::SettingValues& values);
+  absl::StatusOr<v1::PurgeSomeReply> PurgeSomeNow(const v1::PurgeSomeRequest& request);
   void AddSettingsTo(NodeStatus& status) const;
 
   // node_key_change.cc. What a member has told of its keys counts this long.

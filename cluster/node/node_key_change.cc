@@ -35,13 +35,12 @@ std::vector<NamedClient> Node::NamedClientsOf(const NodeConfig& config) {
 
 // The files are read on the caller's thread: a disk may be slow.
 absl::StatusOr<v1::Keys> Node::ReloadKeys(bool force) {
-  const absl::Status late = absl::DeadlineExceededError("the node's loop did not answer within 2 s");
   const absl::MutexLock one_at_a_time(&reloading_keys_);
   std::optional<ConfiguredKeys> keys = Ask<ConfiguredKeys>([this] {
     return ConfiguredKeys{.nodes = {.cluster = configured_cluster_keys_, .announce = config_.announce_keys},
                           .clients = config_.named_clients};
   });
-  if (!keys.has_value()) return late;
+  if (!keys.has_value()) return Late();
   if (config_.cluster_key_file.empty() && config_.announce_key_file.empty() && keys->clients.empty()) {
     return absl::FailedPreconditionError(
         "the keys stand in this node's configuration: to change them while it runs, move them to files (cluster_key_file, "
@@ -68,8 +67,8 @@ absl::StatusOr<v1::Keys> Node::ReloadKeys(bool force) {
     }
     others.push_back(client.keys);
   }
-  const auto done = Ask<absl::StatusOr<v1::Keys>>([this, keys = *keys, force] { return ChangeKeys(keys, force); });
-  return done.value_or(late);
+  return Ask<absl::StatusOr<v1::Keys>>([this, keys = *keys, force] { return ChangeKeys(keys, force); })
+      .value_or(Late());
 }
 
 // The kernel programs first: what they refuse changes nothing. Within this turn the process follows, so that what one
@@ -134,7 +133,6 @@ void Node::FollowTermLimit() {
   if (term_limit_.exists() || replica_.raft().term() == raft::Term()) return;
   term_limit_ = raft::TermLimit(replica_.raft().term(), now_ns_);
   peers_.SetTermLimit(term_limit_);
-  snapshots_->SetTermLimit(term_limit_);
   if (offload::KernelBridge* const bridge = offloads_->bridge(); bridge != nullptr) bridge->SetTermLimit(term_limit_);
 }
 

@@ -131,9 +131,8 @@ absl::StatusOr<uint32_t> Node::ChangeMembers(std::vector<raft::MemberChange> cha
     if (absl::Status apart = CheckIsNoClientsPort(*address, config_); !apart.ok()) return apart;
     change.address = address->ToString();
   }
-  const auto epoch =
-      Ask<absl::StatusOr<uint32_t>>([this, changes = std::move(changes)] { return ChangeMembersNow(changes); });
-  return epoch.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+  using Epoch = absl::StatusOr<uint32_t>;
+  return Ask<Epoch>([this, changes = std::move(changes)] { return ChangeMembersNow(changes); }).value_or(Late());
 }
 
 // Of the voters that a change ends with a majority must answer now: without it neither this change would ever

@@ -186,11 +186,11 @@ TEST_P(NodeMembersTest, ANodeJoinsByASnapshot) {
   for (uint64_t id = 1; id <= 3; ++id) {
     const auto index = nodes_.at(id)->node->TakeSnapshot();
     ASSERT_TRUE(index.ok()) << index.status();
-    ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.log_start.value() > 0; }));
+    ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.log_start() > 0; }));
   }
   Join(4);
   ASSERT_TRUE(Change({Of(Kind::kAddLearner, 4)}));
-  ASSERT_TRUE(Eventually([&] { return StatusOf(4).snapshots.last.value() > 0; }));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(4).snapshots.last_index() > 0; }));
   ASSERT_TRUE(Change({Of(Kind::kPromote, 4)}));
   EXPECT_TRUE(Eventually([&] { return RoleOf(4, 4) == "voter"; }));
   EXPECT_EQ(StatusOf(4).members.size(), 4);

@@ -22,10 +22,9 @@ void Node::FollowSettings() {
   memcached_->Follow(now.first, settings.memcached);
 }
 
-absl::StatusOr<NodeControl::SettingsChange> Node::ChangeSettings(kv::SettingValues values) {
-  const auto change =
-      Ask<absl::StatusOr<SettingsChange>>([this, values = std::move(values)] { return ChangeSettingsNow(values); });
-  return change.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+absl::StatusOr<v1::ChangeSettingsReply> Node::ChangeSettings(kv::SettingValues values) {
+  using Reply = absl::StatusOr<v1::ChangeSettingsReply>;
+  return Ask<Reply>([this, values = std::move(values)] { return ChangeSettingsNow(values); }).value_or(Late());
 }
 
 absl::Status Node::CheckLeads() const {
@@ -34,30 +33,42 @@ absl::Status Node::CheckLeads() const {
   return NotLeading(raft.leader());
 }
 
-absl::StatusOr<NodeControl::Purged> Node::PurgeSome(const std::string& prefix, const kv::MapWalk& walk) {
-  const auto purged = Ask<absl::StatusOr<Purged>>([this, prefix, walk] { return PurgeSomeNow(prefix, walk); });
-  return purged.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+absl::StatusOr<v1::PurgeSomeReply> Node::PurgeSome(const v1::PurgeSomeRequest& request) {
+  using Reply = absl::StatusOr<v1::PurgeSomeReply>;
+  return Ask<Reply>([this, request] { return PurgeSomeNow(request); }).value_or(Late());
 }
 
-absl::StatusOr<NodeControl::Purged> Node::PurgeSomeNow(const std::string& prefix, kv::MapWalk walk) {
+absl::StatusOr<v1::PurgeSomeReply> Node::PurgeSomeNow(const v1::PurgeSomeRequest& request) {
   if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
-  const std::optional<kv::Replica::Purged> purged = replica_.PurgeSome(prefix, walk);
+  v1::PurgePosition position = request.position();
+  kv::MapWalk walk{.shard = position.shard(), .bucket = position.bucket(), .buckets = position.buckets()};
+  const std::optional<kv::Replica::Purged> purged = replica_.PurgeSome(request.prefix(), walk);
   if (!purged.has_value()) return absl::AbortedError("earlier deletes wait to be proposed; ask again");
   replica_.Settle();
-  return Purged{.keys = purged->keys, .done = purged->done, .walk = walk, .index = replica_.raft().log().last_index()};
+  position.set_shard(walk.shard);
+  position.set_bucket(walk.bucket);
+  position.set_buckets(walk.buckets);
+  v1::PurgeSomeReply reply;
+  reply.set_keys(purged->keys);
+  reply.set_done(purged->done);
+  *reply.mutable_position() = std::move(position);
+  reply.set_index(replica_.raft().log().last_index().value());
+  return reply;
 }
 
-absl::StatusOr<NodeControl::SettingsChange> Node::ChangeSettingsNow(const kv::SettingValues& values) {
+absl::StatusOr<v1::ChangeSettingsReply> Node::ChangeSettingsNow(const kv::SettingValues& values) {
   if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
   if (!replica_.ChangeSettings(values)) {
     return absl::AbortedError("earlier changes of the settings wait to be proposed; ask again");
   }
-  SettingsChange change{.before = replica_.state().settings().version, .term = replica_.raft().term()};
+  v1::ChangeSettingsReply reply;
+  reply.set_version(replica_.state().settings().version);
+  reply.set_term(replica_.raft().term().value());
   replica_.Settle();
   // It stepped down: what was to be proposed is gone, and the entry would be another's.
   if (absl::Status leads = CheckLeads(); !leads.ok()) return leads;
-  if (replica_.HasProposedOwn()) change.index = replica_.raft().log().last_index();
-  return change;
+  if (replica_.HasProposedOwn()) reply.set_index(replica_.raft().log().last_index().value());
+  return reply;
 }
 
 void Node::AddSettingsTo(NodeStatus& status) const {

@@ -83,7 +83,7 @@ TEST_P(NodeSettingsTest, AChangeHoldsOnAllNodesAndAfterAStartWithOtherFiles) {
   EXPECT_EQ(refused->status, wire::HkvStatus::kOverloaded);
   // Of one node by way of a snapshot.
   ASSERT_TRUE(nodes_[0]->node->TakeSnapshot().ok());
-  EXPECT_TRUE(Eventually([&] { return StatusOf(1).snapshots.last.value() > 0; }));
+  EXPECT_TRUE(Eventually([&] { return StatusOf(1).snapshots.last_index() > 0; }));
   for (uint64_t id = 1; id <= 3; ++id) Stop(id);
   files_ = {{1, 5000}, {2, 5000}, {3, 5000}};
   for (uint64_t id = 1; id <= 3; ++id) Start(id);
@@ -99,21 +99,21 @@ TEST_P(NodeSettingsTest, OnceTheEntryOfAChangeIsAppliedItHoldsOrNeverWill) {
   const auto change = [&](kv::SettingValue value) {
     const auto asked = node.ChangeSettings({value});
     EXPECT_TRUE(asked.ok()) << asked.status();
-    if (!asked.ok()) return NodeControl::SettingsChange();
-    EXPECT_NE(asked->index, raft::LogIndex());
-    EXPECT_EQ(asked->term, StatusOf(leader).term);
+    if (!asked.ok()) return v1::ChangeSettingsReply();
+    EXPECT_NE(asked->index(), 0u);
+    EXPECT_EQ(asked->term(), StatusOf(leader).term.value());
     return *asked;
   };
   (void)change({kv::Setting::kSessionsMax, 5});
-  const NodeControl::SettingsChange later = change({kv::Setting::kSessionsMax, 6});
-  ASSERT_TRUE(Eventually([&] { return StatusOf(leader).applied >= later.index; }));
+  const v1::ChangeSettingsReply later = change({kv::Setting::kSessionsMax, 6});
+  ASSERT_TRUE(Eventually([&] { return StatusOf(leader).applied.value() >= later.index(); }));
   EXPECT_EQ(SessionsMax(leader), "6");
-  NodeControl::SettingsChange last;
+  v1::ChangeSettingsReply last;
   for (uint64_t longer = 1; longer <= 8; ++longer) {
     last = change({kv::Setting::kWindow, (100 + longer) * 1'000'000'000});
-    ASSERT_TRUE(Eventually([&] { return StatusOf(leader).applied >= last.index; }));
+    ASSERT_TRUE(Eventually([&] { return StatusOf(leader).applied.value() >= last.index(); }));
   }
-  EXPECT_EQ(StatusOf(leader).settings_version, last.before)
+  EXPECT_EQ(StatusOf(leader).settings_version, last.version())
       << "refused: it was made longer eight times within the window";
 }
 
@@ -134,7 +134,7 @@ TEST_P(NodeSettingsTest, WhereNoNodeLeadsEachRefusalSaysAskAgain) {
   Node& node = *nodes_[alone - 1]->node;
   ASSERT_TRUE(Eventually([&] { return !StatusOf(alone).leader.IsSet(); }));
   const std::vector<absl::Status> refusals = {
-      node.ChangeSettings({{kv::Setting::kSessionsMax, 5}}).status(), node.PurgeSome("a", {}).status(),
+      node.ChangeSettings({{kv::Setting::kSessionsMax, 5}}).status(), node.PurgeSome({}).status(),
       node.Transfer(raft::NodeId()),
       node.ChangeMembers({{.kind = raft::MemberChange::Kind::kRemove, .node = raft::NodeId(leader)}}).status()};
   for (const absl::Status& refusal : refusals) EXPECT_EQ(refusal, absl::AbortedError("no node leads now; ask again"));

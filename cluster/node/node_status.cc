@@ -99,6 +99,18 @@ void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics
   status.histograms.push_back(std::move(sync));
 }
 
+void AddMemory(const kv::StateMachine& state, v1::Memory& out) {
+  const kv::MemoryUse used = state.memory();
+  out.set_limit_bytes(state.settings().memory_bytes);
+  out.set_values_bytes(used.values);
+  out.set_sessions_bytes(used.sessions);
+  out.set_answers_bytes(used.answers);
+  out.set_items_bytes(used.items);
+  out.set_requests_bytes(used.requests);
+  out.set_resident_bytes(ResidentMemory_bytes());
+  out.set_full(kv::IsNearlyFull(used.total(), out.limit_bytes()));
+}
+
 void AddMemcached(NodeStatus& status, const MemcachedFrontEnd& front_end, const kv::MemcachedState& state,
                   uint64_t now_ns) {
   const MemcachedFrontEnd::Counters& counters = front_end.counters();
@@ -158,10 +170,8 @@ NodeStatus Node::StatusNow() {
   }
   status.full = FullProblems(replica_.state());
   status.keys = KeysNow();
-  status.memory = {.limit_bytes = replica_.state().settings().memory_bytes,
-                   .used = replica_.state().memory(),
-                   .resident_bytes = ResidentMemory_bytes(),
-                   .available_bytes = available_memory_bytes_ == UINT64_MAX ? 0 : available_memory_bytes_};
+  AddMemory(replica_.state(), status.memory);
+  status.memory.set_available_bytes(available_memory_bytes_ == UINT64_MAX ? 0 : available_memory_bytes_);
   status.cluster_epoch = config_.cluster_epoch;
   status.recovery_nonce = config_.recovery_nonce;
   for (const PeerState& peer : peers_.states()) {

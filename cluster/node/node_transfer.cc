@@ -31,8 +31,7 @@ bool Node::MayStop() {
 }
 
 absl::Status Node::Transfer(raft::NodeId target) {
-  const std::optional<absl::Status> status = Ask<absl::Status>([this, target] { return TransferNow(target); });
-  return status.value_or(absl::DeadlineExceededError("the node's loop did not answer within 2 s"));
+  return Ask<absl::Status>([this, target] { return TransferNow(target); }).value_or(Late());
 }
 
 absl::Status Node::TransferNow(raft::NodeId target) {

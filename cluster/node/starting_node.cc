@@ -71,7 +71,7 @@ void StartingNode::AlsoReport(std::function<void(NodeStatus&)> report) {
 }
 
 absl::StatusOr<NodeStatus> StartingNode::Status() {
-  NodeControl* const node = this->node();
+  NodeControl* const node = Behind();
   absl::StatusOr<NodeStatus> status = node != nullptr ? node->Status() : StatusOfStart();
   const absl::MutexLock lock(&mutex_);
   if (status.ok() && also_report_) also_report_(*status);
@@ -104,47 +104,9 @@ absl::StatusOr<NodeStatus> StartingNode::StatusOfStart() {
 }
 
 absl::Status StartingNode::Refusal() {
-  if (NodeControl* const node = this->node()) return node->Refusal();
+  if (NodeControl* const node = Behind()) return node->Refusal();
   const absl::MutexLock lock(&mutex_);
   return StartingError(waits_.ok() ? Doing() : absl::StrCat(Doing(), " (", waits_.message(), ")"));
-}
-
-absl::Status StartingNode::Transfer(raft::NodeId target) {
-  return node() != nullptr ? node()->Transfer(target) : Refusal();
-}
-
-absl::StatusOr<BackupPieces> StartingNode::OpenBackup() {
-  if (node() == nullptr) return Refusal();
-  return node()->OpenBackup();
-}
-
-absl::StatusOr<raft::LogIndex> StartingNode::TakeSnapshot() {
-  if (node() == nullptr) return Refusal();
-  return node()->TakeSnapshot();
-}
-
-absl::StatusOr<uint32_t> StartingNode::ChangeMembers(std::vector<raft::MemberChange> changes) {
-  if (node() == nullptr) return Refusal();
-  return node()->ChangeMembers(std::move(changes));
-}
-
-absl::StatusOr<NodeControl::SettingsChange> StartingNode::ChangeSettings(kv::SettingValues values) {
-  if (node() == nullptr) return Refusal();
-  return node()->ChangeSettings(std::move(values));
-}
-
-void StartingNode::AskForKeys() {
-  if (node() != nullptr) node()->AskForKeys();
-}
-
-absl::StatusOr<v1::Keys> StartingNode::ReloadKeys(bool force) {
-  if (node() == nullptr) return Refusal();
-  return node()->ReloadKeys(force);
-}
-
-absl::StatusOr<NodeControl::Purged> StartingNode::PurgeSome(const std::string& prefix, const kv::MapWalk& walk) {
-  if (node() == nullptr) return Refusal();
-  return node()->PurgeSome(prefix, walk);
 }
 
 }  // namespace hedgerow::node

@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <functional>
 #include <string>
-#include <vector>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
@@ -44,18 +43,10 @@ class StartingNode final : public NodeControl {
 
   // NodeControl: any thread.
   absl::StatusOr<NodeStatus> Status() override;
-  void AskForKeys() override;
   absl::Status Refusal() override;
-  absl::Status Transfer(raft::NodeId target) override;
-  absl::StatusOr<BackupPieces> OpenBackup() override;
-  absl::StatusOr<raft::LogIndex> TakeSnapshot() override;
-  absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) override;
-  absl::StatusOr<SettingsChange> ChangeSettings(kv::SettingValues values) override;
-  absl::StatusOr<v1::Keys> ReloadKeys(bool force) override;
-  absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override;
+  NodeControl* Behind() override { return node_.load(std::memory_order_acquire); }
 
  private:
-  NodeControl* node() const { return node_.load(std::memory_order_acquire); }
   absl::StatusOr<NodeStatus> StatusOfStart();
   std::string Doing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For how long the start has come no further.

@@ -64,7 +64,7 @@ TEST_F(StartingNodeTest, RefusesWhatNeedsTheNodeAndSaysWhy) {
   for (const absl::Status& refused :
        {node.Transfer(raft::NodeId(1)), node.OpenBackup().status(), node.TakeSnapshot().status(),
         node.ChangeMembers({}).status(), node.ChangeSettings({}).status(), node.ReloadKeys(false).status(),
-        node.PurgeSome("", {}).status()}) {
+        node.PurgeSome({}).status()}) {
     EXPECT_TRUE(absl::IsFailedPrecondition(refused)) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("is starting")) << refused;
     EXPECT_THAT(std::string(refused.message()), HasSubstr("reads the snapshot in /var/lib/a-node, 0 of 7 MiB"));

@@ -116,11 +116,11 @@ TEST_P(StateCheckNodeTest, AMendedStateIsTheOneThatTheNextStartLoads) {
   Flip(victim, "touched");
   ASSERT_TRUE(Put(leader, "touched", "later"));
   ASSERT_TRUE(WriteUntilMended(victim));
-  const raft::LogIndex snapshot = StatusOf(victim).snapshots.last;
-  EXPECT_NE(snapshot, raft::LogIndex());
+  const uint64_t snapshot = StatusOf(victim).snapshots.last_index();
+  EXPECT_NE(snapshot, 0u);
   Stop(victim);
   Start(victim);
-  EXPECT_GE(StatusOf(victim).snapshots.last, snapshot);
+  EXPECT_GE(StatusOf(victim).snapshots.last_index(), snapshot);
   ASSERT_NE(WaitForLeader(), 0u);
   ASSERT_TRUE(AllAreOfOneMind());
   EXPECT_EQ(GetAt(victim, "touched"), "later");

@@ -84,41 +84,28 @@ class Administration final : public Monitor {
 
   grpc::Status ChangeSettings(grpc::ServerContext* context, const v1::ChangeSettingsRequest* request,
                               v1::ChangeSettingsReply* reply) override {
-    const absl::StatusOr<NodeControl::SettingsChange> change = Change(*request);
-    if (change.ok()) {
-      reply->set_version(change->before);
-      reply->set_index(change->index.value());
-      reply->set_term(change->term.value());
-    }
-    return Audited(*context, *request, operate::ToGrpc(change.status()));
+    return Audited(*context, *request, Give(Change(*request), reply));
   }
 
   grpc::Status ReloadKeys(grpc::ServerContext* context, const v1::ReloadKeysRequest* request,
                           v1::Keys* reply) override {
-    const absl::StatusOr<v1::Keys> keys = control_.ReloadKeys(request->force());
-    if (keys.ok()) *reply = *keys;
-    return Audited(*context, *request, operate::ToGrpc(keys.status()));
+    return Audited(*context, *request, Give(control_.ReloadKeys(request->force()), reply));
   }
 
   // One line for a walk, which asks for many portions.
   grpc::Status PurgeSome(grpc::ServerContext* context, const v1::PurgeSomeRequest* request,
                          v1::PurgeSomeReply* reply) override {
-    const v1::PurgePosition& from = request->position();
-    const absl::StatusOr<NodeControl::Purged> purged = control_.PurgeSome(
-        request->prefix(), {.shard = from.shard(), .bucket = from.bucket(), .buckets = from.buckets()});
-    if (purged.ok()) {
-      reply->set_keys(purged->keys);
-      reply->set_done(purged->done);
-      reply->mutable_position()->set_shard(purged->walk.shard);
-      reply->mutable_position()->set_bucket(purged->walk.bucket);
-      reply->mutable_position()->set_buckets(purged->walk.buckets);
-      reply->set_index(purged->index.value());
-    }
-    const grpc::Status result = operate::ToGrpc(purged.status());
+    const grpc::Status result = Give(control_.PurgeSome(*request), reply);
     return request->has_position() ? result : Audited(*context, *request, result);
   }
 
  private:
+  template <typename Reply>
+  static grpc::Status Give(absl::StatusOr<Reply> given, Reply* reply) {
+    if (given.ok()) *reply = *std::move(given);
+    return operate::ToGrpc(given.status());
+  }
+
   static grpc::Status Audited(const grpc::ServerContext& context, const google::protobuf::Message& request,
                               grpc::Status result) {
     return operate::Audited(WriteLine, context, request, std::move(result));
@@ -148,7 +135,7 @@ class Administration final : public Monitor {
     return control_.ChangeMembers(std::move(changes));
   }
 
-  absl::StatusOr<NodeControl::SettingsChange> Change(const v1::ChangeSettingsRequest& request) {
+  absl::StatusOr<v1::ChangeSettingsReply> Change(const v1::ChangeSettingsRequest& request) {
     kv::SettingValues values;
     for (const v1::ChangeSettingsRequest::Change& change : request.changes()) {
       const absl::StatusOr<kv::SettingValue> value = ParseNamedSetting(change.name(), change.value());

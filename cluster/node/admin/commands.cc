@@ -59,8 +59,10 @@ std::vector<std::string> WarningsOf(const NodeConfig& config, const std::string&
   // Where the file names no limit, a new cluster takes what the memory is enough for.
   if (std::find(said.begin(), said.end(), kv::Setting::kMemory) != said.end()) {
     const uint64_t available_bytes = AvailableMemory_bytes(root);
-    std::string problem = MemoryProblem({.limit_bytes = config.settings.memory_bytes,
-                                         .available_bytes = available_bytes == UINT64_MAX ? 0 : available_bytes});
+    v1::Memory memory;
+    memory.set_limit_bytes(config.settings.memory_bytes);
+    memory.set_available_bytes(available_bytes == UINT64_MAX ? 0 : available_bytes);
+    std::string problem = MemoryProblem(memory);
     if (!problem.empty()) warnings.push_back(std::move(problem));
   }
   if (!config.peer_tls.has_value()) return warnings;

@@ -53,7 +53,7 @@ class RecoveryTest : public NodeTest {
     ASSERT_TRUE(Eventually([&] { return StatusOf(id).applied >= applied; }));
     const absl::StatusOr<raft::LogIndex> index = nodes_[id - 1]->node->TakeSnapshot();
     ASSERT_TRUE(index.ok()) << index.status();
-    ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.last >= *index; }));
+    ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.last_index() >= index->value(); }));
     const absl::StatusOr<BackupPieces> pieces = nodes_[id - 1]->node->OpenBackup();
     ASSERT_TRUE(pieces.ok()) << pieces.status();
     std::ofstream file(path, std::ios::binary);

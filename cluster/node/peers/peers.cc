@@ -206,11 +206,9 @@ void Peers::TakeBody(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& re
 void Peers::TakeMessage(wire::Opened& opened, uint64_t arrived_ns, PeerReceiver& receiver) {
   std::optional<raft::Message> message = wire::TakeMessage(self_, opened);
   if (!message.has_value()) return;
-  if (message->term > term_limit_.At(arrived_ns)) {
-    ++counters_.drops[static_cast<size_t>(wire::DropReason::kTerm)];
-  } else {
+  const wire::PeerHeader& header = opened.header;
+  if (Hear(header.from, header.from_incarnation, header.term, arrived_ns) == wire::DropReason::kNone)
     receiver.Receive(arrived_ns, std::move(*message));
-  }
 }
 
 void Peers::TakeForward(const wire::PeerHeader& header, const wire::Forward& forward, uint64_t arrived_ns,

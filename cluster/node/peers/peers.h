@@ -135,9 +135,9 @@ class Peers {
   // version.
   std::vector<NetAddress> MemberAddresses() const;
   uint64_t addresses_version() const { return addresses_version_; }
-  // The nodes whose datagrams are believed, unknown peers included, with their incarnations. They change with
-  // that version, too.
-  std::vector<std::pair<raft::NodeId, uint64_t>> Believed() const;
+  // What this incarnation of a node says of the log in this term is heard: of the core's messages among its datagrams,
+  // and of what it offers at the port of snapshots. Else it is counted under the reason.
+  wire::DropReason Hear(raft::NodeId from, uint64_t incarnation, raft::Term term, uint64_t now_ns);
 
   void Take(const Datagram& datagram, uint64_t now_ns, PeerReceiver& receiver);
   // The core's message in a datagram that the kernel has admitted; nothing if it is none.

@@ -74,15 +74,15 @@ std::vector<NetAddress> Peers::MemberAddresses() const {
   return addresses;
 }
 
-std::vector<std::pair<raft::NodeId, uint64_t>> Peers::Believed() const {
-  std::vector<std::pair<raft::NodeId, uint64_t>> believed;
-  const auto add = [this, &believed](raft::NodeId id) {
-    if (const uint64_t incarnation = incarnations_.IncarnationOf(id); incarnation != 0)
-      believed.emplace_back(id, incarnation);
-  };
-  for (const PeerState& peer : others_) add(peer.id);
-  for (const UnknownPeer& unknown : unknown_peers_) add(unknown.state.id);
-  return believed;
+wire::DropReason Peers::Hear(raft::NodeId from, uint64_t incarnation, raft::Term term, uint64_t now_ns) {
+  using wire::DropReason;
+  const uint64_t known = incarnations_.IncarnationOf(from);
+  const DropReason reason = known == 0                      ? DropReason::kIncarnationUnknown
+                            : known != incarnation          ? DropReason::kOtherIncarnation
+                            : term > term_limit_.At(now_ns) ? DropReason::kTerm
+                                                            : DropReason::kNone;
+  if (reason != DropReason::kNone) ++counters_.drops[static_cast<size_t>(reason)];
+  return reason;
 }
 
 // Ports do not count: a port is no host's own.

@@ -37,8 +37,8 @@ raft::LogIndex MatchOf(const raft::Raft& raft, raft::NodeId member) {
 
 absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(const NodeConfig& config, const storage::LogStorage& storage,
                                                            const raft::Snapshot& restored, uint64_t incarnation,
-                                                           std::function<uint64_t()> now_ns,
-                                                           std::function<void()> wake) {
+                                                           std::function<uint64_t()> now_ns, std::function<void()> wake,
+                                                           JudgeOffer judge) {
   std::unique_ptr<Tls> tls;
   if (config.peer_tls.has_value()) {
     const std::string name = wire::PeerName(config.peer_tls->name, config.self);
@@ -47,8 +47,8 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(const NodeConfig& con
     if (!first.ok()) return first.status();
     tls = std::make_unique<Tls>(*config.peer_tls, name, *std::move(first));
   }
-  std::unique_ptr<Snapshots> snapshots(
-      new Snapshots(config, std::move(tls), storage, restored, incarnation, std::move(now_ns), std::move(wake)));
+  std::unique_ptr<Snapshots> snapshots(new Snapshots(config, std::move(tls), storage, restored, incarnation,
+                                                     std::move(now_ns), std::move(wake), std::move(judge)));
   absl::StatusOr<std::unique_ptr<transfer::Receiver>> receiver =
       transfer::Receiver::Listen({.cluster_id = config.cluster_id,
                                   .keys = &snapshots->keys_,
@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<Snapshots>> Snapshots::Open(const NodeConfig& con
 
 Snapshots::Snapshots(const NodeConfig& config, std::unique_ptr<Tls> tls, const storage::LogStorage& storage,
                      const raft::Snapshot& restored, uint64_t incarnation, std::function<uint64_t()> now_ns,
-                     std::function<void()> wake)
+                     std::function<void()> wake, JudgeOffer judge)
     : self_(config.self),
       keys_(config.cluster_keys),
       tls_(std::move(tls)),
@@ -71,6 +71,7 @@ Snapshots::Snapshots(const NodeConfig& config, std::unique_ptr<Tls> tls, const s
       storage_(storage),
       now_ns_(now_ns),
       wake_(wake),
+      judge_(std::move(judge)),
       taker_(storage.snapshots(), config.cluster_id, now_ns, wake),
       peer_clients_(config.peer_clients),
       on_loopback_(IsLoopback(config.own().peer)),
@@ -119,28 +120,22 @@ bool Snapshots::MayCall(const net::IpAddress& source) {
                      [&source](const NetAddress& address) { return address.bytes == source.mapped(); });
 }
 
-// Of the last turn: what changes meanwhile is looked at again by the core. Who may speak at all is asked where
-// datagrams are (Peers).
-absl::Status Snapshots::Judge(const transfer::Offered& offered) {
-  {
-    absl::MutexLock lock(&mutex_);
-    const auto known = std::find_if(believed_.begin(), believed_.end(),
-                                    [&offered](const auto& node) { return node.first == offered.leader; });
-    if (known == believed_.end()) return absl::UnavailableError("no datagram of that node is believed here (yet)");
-    if (offered.incarnation != 0 && offered.incarnation != known->second)
+absl::Status Snapshots::MayTake(uint64_t now_ns, const transfer::Offered& offered, const kv::Replica& replica,
+                                Peers& peers) {
+  // A version before 0.3 does not say which one it is in.
+  const uint64_t incarnation = offered.incarnation != 0 ? offered.incarnation : peers.IncarnationOf(offered.leader);
+  switch (peers.Hear(offered.leader, incarnation, offered.term, now_ns)) {
+    case wire::DropReason::kNone: break;
+    case wire::DropReason::kTerm: return absl::FailedPreconditionError("elections cannot have reached that term");
+    case wire::DropReason::kOtherIncarnation:
       return absl::FailedPreconditionError("that node is in another incarnation");
-    if (offered.term > term_limit_.At(now_ns_()))
-      return absl::FailedPreconditionError("elections cannot have reached that term");
+    default: return absl::UnavailableError("no datagram of that node is believed here (yet)");
   }
   if (offered.last.term > offered.term)
     return absl::InvalidArgumentError("its last entry is of a later term than the offer");
-  if (offered.term.value() < term_.load(std::memory_order_relaxed)) {
-    return absl::FailedPreconditionError("another term has begun");
-  }
-  if (offered.last.index.value() <= commit_.load(std::memory_order_relaxed) &&
-      !outside_.load(std::memory_order_relaxed)) {
+  if (offered.term < replica.raft().term()) return absl::FailedPreconditionError("another term has begun");
+  if (offered.last.index <= replica.raft().commit() && !replica.outside())
     return absl::AlreadyExistsError("what it holds is here");
-  }
   return absl::OkStatus();
 }
 
@@ -173,9 +168,6 @@ void Snapshots::Turn(uint64_t now_ns, kv::Replica& replica, const Peers& peers, 
   replica.Settle();
   MendOutside(now_ns, replica);
   if (!needed_.empty()) SendNeeded(replica, peers);
-  outside_.store(replica.outside(), std::memory_order_relaxed);
-  term_.store(replica.raft().term().value(), std::memory_order_relaxed);
-  commit_.store(replica.raft().commit().value(), std::memory_order_relaxed);
 }
 
 // Members whose state is not the majority's. The snapshot is one that was begun after that was known, so it is further
@@ -248,7 +240,6 @@ void Snapshots::FollowPeers(const Peers& peers) {
   std::vector<NetAddress> addresses = peers.MemberAddresses();
   absl::MutexLock lock(&mutex_);
   addresses_ = std::move(addresses);
-  believed_ = peers.Believed();
 }
 
 void Snapshots::SendNeeded(kv::Replica& replica, const Peers& peers) {
@@ -329,51 +320,60 @@ raft::LogIndex Snapshots::Ask(const kv::Replica& replica) {
 
 // Nothing is read here: that may wait for a disk.
 void Snapshots::AddTlsTo(int64_t unix_s, NodeStatus& status) const {
-  std::string& problem = status.snapshots.problem;
+  std::string& problem = status.snapshot_problem;
   if (const std::string of_files = tls_->files.Problem(unix_s); !of_files.empty())
     absl::StrAppend(&problem, problem.empty() ? "" : "; ", of_files);
-  status.snapshots.certificate_ends_s = tls_->files.current()->not_after_s;
+  status.snapshot_certificate_ends_s = tls_->files.current()->not_after_s;
   status.counters.emplace_back("snapshot_certificate_reloads", tls_->files.reloads());
 }
 
+namespace {
+
+void AddTransfer(raft::NodeId peer, const char* direction, raft::LogIndex index, uint64_t done_bytes,
+                 uint64_t size_bytes, v1::Snapshots& out) {
+  v1::SnapshotTransfer& shown = *out.add_transfers();
+  shown.set_peer(peer.value());
+  shown.set_direction(direction);
+  shown.set_index(index.value());
+  shown.set_done_bytes(done_bytes);
+  shown.set_size_bytes(size_bytes);
+  if (size_bytes != 0) shown.set_percent(100.0 * static_cast<double>(done_bytes) / static_cast<double>(size_bytes));
+}
+
+}  // namespace
+
 void Snapshots::AddTo(uint64_t now_ns, int64_t unix_s, const raft::Raft& raft, NodeStatus& status) const {
-  SnapshotStatus& reported = status.snapshots;
+  v1::Snapshots& reported = status.snapshots;
+  std::string& problem = status.snapshot_problem;
   const SnapshotTakerStatus& taker = taker_.status();
-  reported.last = raft.snapshot().last.index;
-  reported.last_term = raft.snapshot().last.term;
-  reported.log_start = raft.log().start().index;
-  if (reported.last != raft::LogIndex()) {
-    reported.age_ns = now_ns - std::min(now_ns, written_ns_);
-    reported.size_bytes = size_bytes_;
+  reported.set_last_index(raft.snapshot().last.index.value());
+  reported.set_last_term(raft.snapshot().last.term.value());
+  reported.set_log_start(raft.log().start().index.value());
+  if (reported.last_index() != 0) {
+    reported.set_age_ns(static_cast<int64_t>(now_ns - std::min(now_ns, written_ns_)));
+    reported.set_size_bytes(size_bytes_);
   }
-  reported.taking = taker_.taking();
-  reported.took_ns = taker.last_took_ns;
-  reported.held_bytes = taker.held_bytes;
-  reported.longest_slice_ns = taker.longest_slice_ns;
-  reported.problem = storage_.snapshot_trouble();
+  reported.set_taking(taker_.taking());
+  reported.set_took_ns(taker.last_took_ns);
+  reported.set_longest_slice_ns(taker.longest_slice_ns);
+  status.snapshot_held_bytes = taker.held_bytes;
+  problem = storage_.snapshot_trouble();
   if (!taker.error.empty()) {
-    reported.problem = absl::StrCat("the last one failed, and the log grows until one succeeds: ", taker.error);
+    problem = absl::StrCat("the last one failed, and the log grows until one succeeds: ", taker.error);
   }
   for (const transfer::Sending& sending : sender_->UnderWay()) {
     if (!sending.trouble.empty()) {
-      absl::StrAppend(&reported.problem, reported.problem.empty() ? "" : "; ", "node ", sending.to.value(),
+      absl::StrAppend(&problem, problem.empty() ? "" : "; ", "node ", sending.to.value(),
                       " needs one and does not get it: ", sending.trouble);
     }
-    reported.transfers.push_back({.peer = sending.to,
-                                  .sends = true,
-                                  .index = sending.index,
-                                  .done_bytes = sending.sent_bytes,
-                                  .size_bytes = sending.size_bytes});
+    AddTransfer(sending.to, "sends", sending.index, sending.sent_bytes, sending.size_bytes, reported);
   }
   if (tls_ != nullptr) AddTlsTo(unix_s, status);
   const transfer::SenderStatistics sent = sender_->statistics();
   const transfer::ReceiverStatistics got = receiver_->statistics();
   if (const std::optional<transfer::Receiving> receiving = receiver_->under_way()) {
-    reported.transfers.push_back({.peer = receiving->from,
-                                  .sends = false,
-                                  .index = receiving->index,
-                                  .done_bytes = receiving->received_bytes,
-                                  .size_bytes = receiving->size_bytes});
+    AddTransfer(receiving->from, "receives", receiving->index, receiving->received_bytes, receiving->size_bytes,
+                reported);
   }
   AddCounts(status, "snapshots",
             {{"taken", taker.taken}, {"failed", taker.failed}, {"gave_up", taker.gave_up}, {"installed", installed_}});

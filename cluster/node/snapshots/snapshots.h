@@ -42,11 +42,13 @@ class Snapshots final : private transfer::ReceiverHost {
  public:
   static constexpr uint64_t kHeldTimes = 4;
 
+  using JudgeOffer = std::function<absl::Status(const transfer::Offered&)>;
   // Listens on the peer address, alone or not: a cluster of one may grow. `now_ns` makes slices end, `wake`
-  // makes the loop turn, from any thread. `storage` outlives it.
+  // makes the loop turn, from any thread; `judge` has the loop do MayTake. `storage` outlives it.
   static absl::StatusOr<std::unique_ptr<Snapshots>> Open(const NodeConfig& config, const storage::LogStorage& storage,
                                                          const raft::Snapshot& restored, uint64_t incarnation,
-                                                         std::function<uint64_t()> now_ns, std::function<void()> wake);
+                                                         std::function<uint64_t()> now_ns, std::function<void()> wake,
+                                                         JudgeOffer judge);
   ~Snapshots() override;
 
   // What the replica asks of its host (kv::ReplicaHost); done at the next Turn.
@@ -58,10 +60,9 @@ class Snapshots final : private transfer::ReceiverHost {
   uint64_t next_deadline_ns() const { return taker_.next_deadline_ns(); }
   // Begins one; the index that it will have at least.
   raft::LogIndex Ask(const kv::Replica& replica);
-  void SetTermLimit(const raft::TermLimit& limit) {
-    absl::MutexLock lock(&mutex_);
-    term_limit_ = limit;
-  }
+  // Whether what another node offers would be of use. What changes meanwhile is looked at again by the core.
+  static absl::Status MayTake(uint64_t now_ns, const transfer::Offered& offered, const kv::Replica& replica,
+                              Peers& peers);
   // Of transfers that begin from now on.
   void SetKeys(const wire::KeyRing& keys) { keys_.Set(keys); }
   // `unix_s`: the time of certificates.
@@ -96,11 +97,11 @@ class Snapshots final : private transfer::ReceiverHost {
 
   Snapshots(const NodeConfig& config, std::unique_ptr<Tls> tls, const storage::LogStorage& storage,
             const raft::Snapshot& restored, uint64_t incarnation, std::function<uint64_t()> now_ns,
-            std::function<void()> wake);
+            std::function<void()> wake, JudgeOffer judge);
 
   // transfer::ReceiverHost: the receiver's threads.
   bool MayCall(const net::IpAddress& source) override;
-  absl::Status Judge(const transfer::Offered& offered) override;
+  absl::Status Judge(const transfer::Offered& offered) override { return judge_(offered); }
   absl::Status Take(transfer::Received received) override;
 
   bool Wanted(uint64_t now_ns, const kv::Replica& replica);
@@ -121,6 +122,7 @@ class Snapshots final : private transfer::ReceiverHost {
   const storage::LogStorage& storage_;
   const std::function<uint64_t()> now_ns_;
   const std::function<void()> wake_;
+  const JudgeOffer judge_;
   SnapshotTaker taker_;
   DeferredReclamation reclamation_;
   std::vector<raft::NodeId> needed_;
@@ -137,16 +139,9 @@ class Snapshots final : private transfer::ReceiverHost {
   uint64_t size_bytes_ = 0;
   uint64_t written_ns_ = 0;
 
-  // What the receiver may know of the core.
-  std::atomic<uint64_t> term_ = 0;
-  std::atomic<uint64_t> commit_ = 0;
-  std::atomic<bool> outside_ = false;  // its state is wrong: a snapshot of what it has applied is wanted
-
   absl::Mutex mutex_;
   bool closed_ ABSL_GUARDED_BY(mutex_) = false;
-  std::vector<NetAddress> addresses_ ABSL_GUARDED_BY(mutex_);                        // members'
-  std::vector<std::pair<raft::NodeId, uint64_t>> believed_ ABSL_GUARDED_BY(mutex_);  // Peers::Believed
-  raft::TermLimit term_limit_ ABSL_GUARDED_BY(mutex_);
+  std::vector<NetAddress> addresses_ ABSL_GUARDED_BY(mutex_);  // members'
   std::shared_ptr<Arrived> arrived_ ABSL_GUARDED_BY(mutex_);
   std::vector<Ended> ended_ ABSL_GUARDED_BY(mutex_);  // at most one of each member and transfer
   std::atomic<bool> something_ = false;               // arrived_ or ended_

@@ -70,11 +70,11 @@ TEST_P(SnapshotsTest, LogsAreCutAndARestartGoesOnFromSnapshotAndTail) {
   const uint64_t session = Open(leader);
   ASSERT_TRUE(IncrementMany(leader, session, 1, 1000));
   for (uint64_t id = 1; id <= 3; ++id) {
-    EXPECT_TRUE(Eventually([&] { return StatusOf(id).snapshots.last.value() >= 700; })) << id;
-    const SnapshotStatus snapshots = StatusOf(id).snapshots;
-    EXPECT_EQ(snapshots.log_start.value() + 50, snapshots.last.value()) << "the tail";
-    EXPECT_GT(snapshots.size_bytes, 50u);
-    EXPECT_EQ(snapshots.problem, "");
+    EXPECT_TRUE(Eventually([&] { return StatusOf(id).snapshots.last_index() >= 700; })) << id;
+    const NodeStatus status = StatusOf(id);
+    EXPECT_EQ(status.snapshots.log_start() + 50, status.snapshots.last_index()) << "the tail";
+    EXPECT_GT(status.snapshots.size_bytes(), 50u);
+    EXPECT_EQ(status.snapshot_problem, "");
     EXPECT_TRUE(Eventually([&] {
       const std::filesystem::directory_iterator files(folder_ + "/" + std::to_string(id) + "/snapshots");
       return std::distance(begin(files), end(files)) == 1;
@@ -85,7 +85,7 @@ TEST_P(SnapshotsTest, LogsAreCutAndARestartGoesOnFromSnapshotAndTail) {
   for (uint64_t id = 1; id <= 3; ++id) Stop(id);
   for (uint64_t id = 1; id <= 3; ++id) Start(id);
   leader = WaitForLeader();
-  EXPECT_GE(StatusOf(leader).snapshots.last.value(), 700u);
+  EXPECT_GE(StatusOf(leader).snapshots.last_index(), 700u);
   EXPECT_EQ(Increment(leader, session, 1001), "1001") << "not a second time";
   EXPECT_EQ(Increment(leader, session, 1002), "1002");
 }
@@ -100,7 +100,7 @@ TEST_P(SnapshotsTest, AFollowerThatWasAwayCatchesUpBySnapshotUnderLoad) {
   ASSERT_TRUE(IncrementMany(leader, session, 201, 600));
   ASSERT_EQ(Increment(leader, session, 801), "801");
   ASSERT_TRUE(IncrementMany(leader, Open(leader), 1, 399));
-  ASSERT_TRUE(Eventually([&] { return StatusOf(leader).snapshots.log_start.value() > 300; }));
+  ASSERT_TRUE(Eventually([&] { return StatusOf(leader).snapshots.log_start() > 300; }));
 
   std::atomic<bool> enough = false;
   std::atomic<uint64_t> written = 1200;
@@ -142,21 +142,21 @@ TEST_P(SnapshotsTest, WhyAFollowerDoesNotGetOneIsSaid) {
   ASSERT_TRUE(IncrementMany(leader, session, 1, 600));
   for (uint64_t id = 1; id <= 3; ++id) {
     if (id == away) continue;
-    ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.log_start.value() > 100; })) << id;
+    ASSERT_TRUE(Eventually([&] { return StatusOf(id).snapshots.log_start() > 100; })) << id;
     // Where its file would be written there is a folder.
-    const SnapshotStatus last = StatusOf(id).snapshots;
+    const v1::Snapshots last = StatusOf(id).snapshots;
     std::filesystem::create_directory(absl::StrCat(folder_, "/", away, "/snapshots/",
-                                                   absl::Hex(last.last.value(), absl::kZeroPad16), "-",
-                                                   absl::Hex(last.last_term.value(), absl::kZeroPad16), ".receiving"));
+                                                   absl::Hex(last.last_index(), absl::kZeroPad16), "-",
+                                                   absl::Hex(last.last_term(), absl::kZeroPad16), ".receiving"));
   }
   Start(away);
   EXPECT_TRUE(Eventually([&] {
     const uint64_t leads = StatusOf(leader).leader.value();  // 0: none, on a busy machine
     if (leads == 0) return false;
-    const std::string problem = StatusOf(leads).snapshots.problem;
+    const std::string problem = StatusOf(leads).snapshot_problem;
     return absl::StrContains(problem, absl::StrCat("node ", away, " needs one and does not get it: node ")) &&
            absl::StrContains(problem, "cannot make");
-  })) << StatusOf(leader).snapshots.problem;
+  })) << StatusOf(leader).snapshot_problem;
 }
 
 TEST_P(SnapshotsTest, OneIsTakenOnRequest) {
@@ -166,12 +166,12 @@ TEST_P(SnapshotsTest, OneIsTakenOnRequest) {
   const absl::StatusOr<raft::LogIndex> index = nodes_[leader - 1]->node->TakeSnapshot();
   ASSERT_TRUE(index.ok()) << index.status();
   EXPECT_GE(index->value(), 20u);
-  EXPECT_TRUE(Eventually([&] { return StatusOf(leader).snapshots.last >= *index; }));
+  EXPECT_TRUE(Eventually([&] { return StatusOf(leader).snapshots.last_index() >= index->value(); }));
   EXPECT_EQ(Counter(leader, "snapshots", "taken"), 1u);
   // A busy machine may elect a leader meanwhile, which is an entry.
   EXPECT_TRUE(Eventually([&] {
     const absl::StatusOr<raft::LogIndex> again = nodes_[leader - 1]->node->TakeSnapshot();
-    return again.ok() && *again == StatusOf(leader).snapshots.last;
+    return again.ok() && again->value() == StatusOf(leader).snapshots.last_index();
   })) << "nothing new";
 }
 
@@ -230,14 +230,21 @@ TEST_P(SnapshotsTest, AnOfferIsJudgedAsAMembersDatagramIs) {
     return std::string(ended->message());
   };
   const uint64_t member = leader % 3 + 1;
-  const uint64_t possible = StatusOf(leader).term.value() + 10;
-  EXPECT_THAT(said_to(member, 0, UINT64_MAX, 1), testing::HasSubstr("elections cannot have reached that term"));
-  EXPECT_THAT(said_to(member, 0, UINT64_MAX, UINT64_MAX),
+  const NodeStatus status = StatusOf(leader);
+  const uint64_t possible = status.term.value() + 10;
+  const uint64_t known = std::find_if(status.peers.begin(), status.peers.end(), [member](const PeerStatus& peer) {
+                           return peer.id == raft::NodeId(member);
+                         })->incarnation;
+  EXPECT_THAT(said_to(member, known, UINT64_MAX, 1), testing::HasSubstr("elections cannot have reached that term"));
+  EXPECT_THAT(said_to(member, known, UINT64_MAX, UINT64_MAX),
               testing::HasSubstr("elections cannot have reached that term"));
+  EXPECT_THAT(said_to(member, 0, UINT64_MAX, 1), testing::HasSubstr("elections cannot have reached that term"));
+  EXPECT_EQ(Counter(leader, "peer_dropped", "term"), 3u) << "as its datagrams are";
   EXPECT_THAT(said_to(member, 5, possible, 1), testing::HasSubstr("in another incarnation"));
-  EXPECT_THAT(said_to(member, 0, possible, possible + 1), testing::HasSubstr("of a later term than the offer"));
+  EXPECT_THAT(said_to(member, known, possible, possible + 1), testing::HasSubstr("of a later term than the offer"));
   EXPECT_THAT(said_to(9, 0, possible, 1), testing::HasSubstr("no datagram of that node is believed"));
-  EXPECT_THAT(said_to(member, 0, possible, 1), testing::HasSubstr("damaged")) << "it is taken, and the file is none";
+  EXPECT_THAT(said_to(member, known, possible, 1), testing::HasSubstr("damaged"))
+      << "it is taken, and the file is none";
   EXPECT_LT(StatusOf(leader).term, raft::Term(possible));
 }
 

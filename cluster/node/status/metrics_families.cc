@@ -31,38 +31,40 @@ MetricFamily Family(absl::string_view name, absl::string_view help, MetricType t
   return operate::MakeFamily(absl::StrCat("hedgerow_node_", name), help, type);
 }
 
-std::string Text(raft::NodeId id) { return absl::StrCat(id.value()); }
-
-void Memory(const MemoryStatus& memory, Families& out) {
-  if (memory.limit_bytes == 0) return;
-  const auto gauge = [&out](const char* name, const char* help, double value) {
+// Each a family of one sample.
+struct Gauges {
+  Families& out;
+  void operator()(absl::string_view name, absl::string_view help, double value) const {
     MetricFamily family = Family(name, help, MetricType::Gauge);
     AddGauge(family, {}, value);
     out.push_back(std::move(family));
-  };
+  }
+};
+
+std::string Text(raft::NodeId id) { return absl::StrCat(id.value()); }
+
+void Memory(const v1::Memory& memory, Families& out) {
+  if (memory.limit_bytes() == 0) return;
+  const Gauges gauge{out};
   gauge("memory_limit_bytes", "What the store may be charged; memory.limit_mib.",
-        static_cast<double>(memory.limit_bytes));
+        static_cast<double>(memory.limit_bytes()));
   gauge("memory_full", "1 while the store refuses what would store more.", memory.full() ? 1 : 0);
-  if (memory.resident_bytes != 0)
-    gauge("memory_resident_bytes", "Resident pages of the process.", static_cast<double>(memory.resident_bytes));
-  if (memory.available_bytes != 0)
+  if (memory.resident_bytes() != 0)
+    gauge("memory_resident_bytes", "Resident pages of the process.", static_cast<double>(memory.resident_bytes()));
+  if (memory.available_bytes() != 0)
     gauge("memory_available_bytes", "Of the host, or of a memory cgroup that has less.",
-          static_cast<double>(memory.available_bytes));
+          static_cast<double>(memory.available_bytes()));
   MetricFamily charged = Family("memory_charged_bytes", "What the store is charged, by kind.", MetricType::Gauge);
-  AddGauge(charged, {{"kind", "values"}}, static_cast<double>(memory.used.values));
-  AddGauge(charged, {{"kind", "sessions"}}, static_cast<double>(memory.used.sessions));
-  AddGauge(charged, {{"kind", "answers"}}, static_cast<double>(memory.used.answers));
-  AddGauge(charged, {{"kind", "items"}}, static_cast<double>(memory.used.items));
-  AddGauge(charged, {{"kind", "requests"}}, static_cast<double>(memory.used.requests));
+  AddGauge(charged, {{"kind", "values"}}, static_cast<double>(memory.values_bytes()));
+  AddGauge(charged, {{"kind", "sessions"}}, static_cast<double>(memory.sessions_bytes()));
+  AddGauge(charged, {{"kind", "answers"}}, static_cast<double>(memory.answers_bytes()));
+  AddGauge(charged, {{"kind", "items"}}, static_cast<double>(memory.items_bytes()));
+  AddGauge(charged, {{"kind", "requests"}}, static_cast<double>(memory.requests_bytes()));
   out.push_back(std::move(charged));
 }
 
 void Node(const NodeStatus& status, const NodeFacts& facts, Families& out) {
-  const auto gauge = [&out](absl::string_view name, absl::string_view help, double value) {
-    MetricFamily family = Family(name, help, MetricType::Gauge);
-    AddGauge(family, {}, value);
-    out.push_back(std::move(family));
-  };
+  const Gauges gauge{out};
   const auto index = [](raft::LogIndex i) { return static_cast<double>(i.value()); };
   MetricFamily role = Family("role", "1 for the role the node is in.", MetricType::Gauge);
   for (const raft::Role word :
@@ -162,17 +164,13 @@ void Peers(const NodeStatus& status, Families& out) {
 }
 
 void Members(const NodeStatus& status, Families& out) {
-  MetricFamily epoch = Family("config_epoch", "Grows with each change of membership.", MetricType::Gauge);
-  AddGauge(epoch, {}, status.config_epoch);
-  MetricFamily committed =
-      Family("config_committed_epoch", "Less than config_epoch while a change is under way.", MetricType::Gauge);
-  AddGauge(committed, {}, status.committed_epoch);
+  const Gauges gauge{out};
+  gauge("config_epoch", "Grows with each change of membership.", status.config_epoch);
+  gauge("config_committed_epoch", "Less than config_epoch while a change is under way.", status.committed_epoch);
   MetricFamily members = Family("members", "Members of the cluster by role.", MetricType::Gauge);
   std::map<std::string, uint64_t> by_role = {{"voter", 0}, {"learner", 0}};
   for (const v1::Member& member : status.members) ++by_role[member.role()];
   for (const auto& [role, count] : by_role) AddGauge(members, {{"role", role}}, static_cast<double>(count));
-  out.push_back(std::move(epoch));
-  out.push_back(std::move(committed));
   out.push_back(std::move(members));
 }
 
@@ -191,37 +189,35 @@ void Offloads(const NodeStatus& status, Families& out) {
   if (!off.metric.empty()) out.push_back(std::move(off));
 }
 
-void Snapshots(const SnapshotStatus& status, Families& out) {
-  const auto gauge = [&out](absl::string_view name, absl::string_view help, double value) {
-    MetricFamily family = Family(name, help, MetricType::Gauge);
-    AddGauge(family, {}, value);
-    out.push_back(std::move(family));
-  };
+void Snapshots(const NodeStatus& status, Families& out) {
+  const v1::Snapshots& snapshots = status.snapshots;
+  const Gauges gauge{out};
   gauge("snapshot_index", "What the last snapshot here holds ends with this log index; 0: there is none.",
-        static_cast<double>(status.last.value()));
-  gauge("snapshot_size_bytes", "Of the last snapshot's file.", static_cast<double>(status.size_bytes));
-  if (status.age_ns.has_value()) {
+        static_cast<double>(snapshots.last_index()));
+  gauge("snapshot_size_bytes", "Of the last snapshot's file.", static_cast<double>(snapshots.size_bytes()));
+  if (snapshots.last_index() != 0) {
     gauge("snapshot_age_seconds", "Since the last snapshot was written here; absent while there is none.",
-          Seconds(*status.age_ns));
+          Seconds(static_cast<uint64_t>(snapshots.age_ns())));
   }
-  gauge("snapshot_ok", "0 while snapshots fail; `hedgerow-node status` says why.", status.problem.empty() ? 1 : 0);
-  if (status.certificate_ends_s != 0) {
+  gauge("snapshot_ok", "0 while snapshots fail; `hedgerow-node status` says why.",
+        status.snapshot_problem.empty() ? 1 : 0);
+  if (status.snapshot_certificate_ends_s != 0) {
     gauge("snapshot_certificate_ends_timestamp_seconds",
           "When the certificate of the peers' TCP port ends, in Unix time; absent without peer_tls.",
-          static_cast<double>(status.certificate_ends_s));
+          static_cast<double>(status.snapshot_certificate_ends_s));
   }
   gauge("snapshot_held_bytes",
         "In memory beside the store, by a snapshot that is being taken: copies of what changed since it was begun.",
-        static_cast<double>(status.held_bytes));
+        static_cast<double>(status.snapshot_held_bytes));
   gauge("snapshot_slice_max_seconds", "The longest that a snapshot has kept the loop at a stretch.",
-        Seconds(status.longest_slice_ns));
-  gauge("log_start_index", "The log here begins after this index.", static_cast<double>(status.log_start.value()));
+        Seconds(snapshots.longest_slice_ns()));
+  gauge("log_start_index", "The log here begins after this index.", static_cast<double>(snapshots.log_start()));
   MetricFamily transfers = Family("snapshot_transfer_ratio",
                                   "How much of a snapshot has crossed; absent while none does.", MetricType::Gauge);
-  for (const TransferStatus& transfer : status.transfers) {
-    if (transfer.size_bytes == 0) continue;
-    AddGauge(transfers, {{"direction", transfer.sends ? "sends" : "receives"}, {"peer", Text(transfer.peer)}},
-             static_cast<double>(transfer.done_bytes) / static_cast<double>(transfer.size_bytes));
+  for (const v1::SnapshotTransfer& transfer : snapshots.transfers()) {
+    if (transfer.size_bytes() == 0) continue;
+    AddGauge(transfers, {{"direction", transfer.direction()}, {"peer", absl::StrCat(transfer.peer())}},
+             static_cast<double>(transfer.done_bytes()) / static_cast<double>(transfer.size_bytes()));
   }
   if (!transfers.metric.empty()) out.push_back(std::move(transfers));
 }
@@ -269,7 +265,7 @@ std::vector<MetricFamily> BuildFamilies(const NodeStatus& status, const NodeFact
   Peers(status, out);
   Members(status, out);
   Offloads(status, out);
-  Snapshots(status.snapshots, out);
+  Snapshots(status, out);
   Counters(status, out);
   Histograms(status, out);
   return out;

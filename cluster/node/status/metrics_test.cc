@@ -138,7 +138,9 @@ TEST(NodeMetrics, EveryFamilyHasAGoodNameAndIsDocumented) {
   status.counters.clear();
   status.histograms.clear();
   status.memcached.emplace();
-  status.memory = {.limit_bytes = 100, .used = {.values = 99}, .resident_bytes = 1, .available_bytes = 1};
+  status.memory.set_limit_bytes(100);
+  status.memory.set_resident_bytes(1);
+  status.memory.set_available_bytes(1);
   std::set<std::string> names;
   for (const prometheus::MetricFamily& family : BuildFamilies(status, FakeFacts())) {
     EXPECT_TRUE(names.insert(family.name).second) << family.name << " twice";

@@ -109,13 +109,13 @@ std::vector<std::string> FullProblems(const kv::StateMachine& state) {
   return problems;
 }
 
-std::string MemoryProblem(const MemoryStatus& memory) {
-  const uint64_t needed = MemoryNeeded_bytes(memory.limit_bytes);
-  if (memory.available_bytes == 0 || needed <= memory.available_bytes) return "";
-  return absl::StrCat("this node has ", memory.available_bytes >> 20,
-                      " MiB of memory, and with a full store of `memory.limit_mib` (", memory.limit_bytes >> 20,
+std::string MemoryProblem(const v1::Memory& memory) {
+  const uint64_t needed = MemoryNeeded_bytes(memory.limit_bytes());
+  if (memory.available_bytes() == 0 || needed <= memory.available_bytes()) return "";
+  return absl::StrCat("this node has ", memory.available_bytes() >> 20,
+                      " MiB of memory, and with a full store of `memory.limit_mib` (", memory.limit_bytes() >> 20,
                       ") it may need ", needed >> 20, " MiB: give it more, or set a limit of at most ",
-                      LimitFor_bytes(memory.available_bytes, memory.limit_bytes) >> 20,
+                      LimitFor_bytes(memory.available_bytes(), memory.limit_bytes()) >> 20,
                       " (`hedgerow-node settings set`), before the kernel ends it");
 }
 

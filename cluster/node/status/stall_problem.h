@@ -32,6 +32,6 @@ std::vector<std::string> StallProblems(const NodeStatus& status);
 std::vector<std::string> FullProblems(const kv::StateMachine& state);
 
 // A sentence; empty: this node has as much memory as a full store may need.
-std::string MemoryProblem(const MemoryStatus& memory);
+std::string MemoryProblem(const v1::Memory& memory);
 
 }  // namespace hedgerow::node

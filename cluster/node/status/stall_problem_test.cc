@@ -211,13 +211,16 @@ TEST_F(FullProblemsTest, AStoreThatIsNearlyFullIsAProblem) {
 }
 
 TEST(MemoryProblem, NamesANodeWithLessMemoryThanAFullStoreMayNeed) {
-  MemoryStatus memory{.limit_bytes = uint64_t{1024} << 20, .available_bytes = uint64_t{2048} << 20};
+  v1::Memory memory;
+  memory.set_limit_bytes(uint64_t{1024} << 20);
+  memory.set_available_bytes(uint64_t{2048} << 20);
   EXPECT_THAT(MemoryProblem(memory),
               HasSubstr("has 2048 MiB of memory, and with a full store of `memory.limit_mib` (1024) it may "
                         "need 3184 MiB: give it more, or set a limit of at most 645"));
-  memory.limit_bytes = uint64_t{645} << 20;
+  memory.set_limit_bytes(uint64_t{645} << 20);
   EXPECT_EQ(MemoryProblem(memory), "");
-  memory = {.limit_bytes = uint64_t{1024} << 20, .available_bytes = 0};
+  memory.set_limit_bytes(uint64_t{1024} << 20);
+  memory.set_available_bytes(0);
   EXPECT_EQ(MemoryProblem(memory), "") << "nothing says how much it has";
 }
 

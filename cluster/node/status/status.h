@@ -19,9 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "cluster/api/node.pb.h"
-#include "cluster/kv/memory.h"
 #include "cluster/kv/settings.h"
-#include "cluster/kv/sharded_map.h"
 #include "cluster/node/net/net_address.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/raft/types.h"
@@ -74,40 +72,6 @@ struct NodeHistogram {
   size_t metrics_every = 1;  // of the bounds, from the first on, so many make one of the metrics
 };
 
-// A snapshot on its way between this node and another.
-struct TransferStatus {
-  raft::NodeId peer{};
-  bool sends = false;  // this node does
-  raft::LogIndex index{};
-  uint64_t done_bytes = 0;
-  uint64_t size_bytes = 0;  // 0: not known yet
-};
-
-struct SnapshotStatus {
-  raft::LogIndex last{};  // what it holds ends here; 0: there is none yet
-  raft::Term last_term{};
-  std::optional<uint64_t> age_ns{};  // since it was written here
-  uint64_t size_bytes = 0;
-  bool taking = false;
-  uint64_t took_ns = 0;            // the last that this process took
-  uint64_t held_bytes = 0;         // in memory beside the state, by the one that is taken
-  uint64_t longest_slice_ns = 0;   // of the loop, for one of them
-  raft::LogIndex log_start{};      // the log here begins after this entry
-  std::string problem{};           // a sentence about what is wrong; empty: nothing is
-  int64_t certificate_ends_s = 0;  // in Unix time; 0: there is no TLS
-  std::vector<TransferStatus> transfers{};
-};
-
-// Of the replicated store, and of this process.
-struct MemoryStatus {
-  uint64_t limit_bytes = 0;
-  kv::MemoryUse used{};
-  uint64_t resident_bytes = 0;   // 0: not known
-  uint64_t available_bytes = 0;  // 0: not known
-
-  bool full() const { return kv::IsNearlyFull(used.total(), limit_bytes); }
-};
-
 // What is shown as it is found is the message's own part (cluster/api/node.proto).
 struct NodeStatus {
   template <typename Message>
@@ -148,10 +112,13 @@ struct NodeStatus {
   std::vector<NodeCounter> counters{};
   std::vector<NodeHistogram> histograms{};
   List<v1::Incident> incidents{};  // the latest, newest first
-  SnapshotStatus snapshots{};
+  v1::Snapshots snapshots{};
+  std::string snapshot_problem{};           // a sentence; empty: nothing is wrong
+  uint64_t snapshot_held_bytes = 0;         // in memory beside the state, by the one that is taken
+  int64_t snapshot_certificate_ends_s = 0;  // in Unix time; 0: there is no TLS
   v1::Keys keys{};
   std::optional<v1::Memcached> memcached{};  // if it is on
-  MemoryStatus memory{};
+  v1::Memory memory{};                       // limit_bytes 0: a node that takes part in nothing has no store
 
   List<v1::Setting> settings{};
   std::string diverged{};              // a sentence: whose state is not the majority's; empty: none is known
@@ -212,8 +179,13 @@ class NodeControl {
   // Of one moment. DeadlineExceeded if the loop does not answer in time.
   virtual absl::StatusOr<NodeStatus> Status() = 0;
 
+  // Another one that does the rest in this one's place; null: none does (yet).
+  virtual NodeControl* Behind() { return nullptr; }
+
   // Asks the members which keys they have, twice a second at most; a later Status() has their answers.
-  virtual void AskForKeys() {}
+  virtual void AskForKeys() {
+    if (Behind()) Behind()->AskForKeys();
+  }
 
   // What a node answers to the rest that takes part in nothing: why.
   virtual absl::Status Refusal() { return absl::UnimplementedError("this node does not do that"); }
@@ -221,41 +193,33 @@ class NodeControl {
   // Begins to hand leadership to this member, or to the most advanced member if that is not set; Ok does not mean
   // that it has come to pass: Status() will tell. NotLeading if this node does not lead,
   // InvalidArgument if the target is no other member.
-  virtual absl::Status Transfer(raft::NodeId) { return Refusal(); }
+  virtual absl::Status Transfer(raft::NodeId to) { return Behind() ? Behind()->Transfer(to) : Refusal(); }
 
   // The last snapshot as a file to recover a cluster from (docs/adr/0019). FailedPrecondition: there is none
   // yet.
-  virtual absl::StatusOr<BackupPieces> OpenBackup() { return Refusal(); }
+  virtual absl::StatusOr<BackupPieces> OpenBackup() { return Behind() ? Behind()->OpenBackup() : Refusal(); }
   // Begins to take a snapshot, unless one is being taken. Done once Status() shows one at this index or a later
   // one, which it does at once if nothing was applied since the last.
-  virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() { return Refusal(); }
+  virtual absl::StatusOr<raft::LogIndex> TakeSnapshot() { return Behind() ? Behind()->TakeSnapshot() : Refusal(); }
   // Begins a change of membership, all of it in one step. It is done once Status() tells of a committed epoch
   // that is the returned one or later. NotLeading if this node does not lead, FailedPrecondition if what came
   // before is not done, InvalidArgument if the change makes no sense.
-  virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange>) { return Refusal(); }
-  // Proposes other values for some of the cluster's settings. Done once Status() has them and a later version than
-  // `before`; what became of them is certain once it has applied `index`. NotLeading if this node does not lead,
-  // Aborted if earlier ones wait to be proposed.
-  struct SettingsChange {
-    uint64_t before = 0;     // the settings' version
-    raft::LogIndex index{};  // 0: not proposed yet, because too much waits for a majority
-    raft::Term term{};
-  };
-  virtual absl::StatusOr<SettingsChange> ChangeSettings(kv::SettingValues) { return Refusal(); }
+  virtual absl::StatusOr<uint32_t> ChangeMembers(std::vector<raft::MemberChange> changes) {
+    return Behind() ? Behind()->ChangeMembers(std::move(changes)) : Refusal();
+  }
+  // Proposes other values for some of the cluster's settings; the reply says how to see that they hold. NotLeading if
+  // this node does not lead, Aborted if earlier ones wait to be proposed.
+  virtual absl::StatusOr<v1::ChangeSettingsReply> ChangeSettings(kv::SettingValues values) {
+    return Behind() ? Behind()->ChangeSettings(std::move(values)) : Refusal();
+  }
   // Reads the key files again and goes by them from now on. InvalidArgument: a file holds no keys. FailedPrecondition,
   // unless `force`: a member would not be understood, or would not understand this node (node_keys.h); nothing has
   // changed then.
-  virtual absl::StatusOr<v1::Keys> ReloadKeys(bool /*force*/) { return Refusal(); }
-  // Proposes to delete some hundreds of the keys with this prefix, from `walk` on, which it moves. Done once Status()
-  // has applied `index`. NotLeading if this node does not lead, Aborted if earlier ones wait to be proposed.
-  struct Purged {
-    uint64_t keys = 0;
-    bool done = false;  // the walk is at its end
-    kv::MapWalk walk{};
-    raft::LogIndex index{};
-  };
-  virtual absl::StatusOr<Purged> PurgeSome(const std::string& /*prefix*/, const kv::MapWalk& /*walk*/) {
-    return Refusal();
+  virtual absl::StatusOr<v1::Keys> ReloadKeys(bool force) { return Behind() ? Behind()->ReloadKeys(force) : Refusal(); }
+  // Proposes to delete some hundreds of the keys with this prefix. NotLeading if this node does not lead, Aborted if
+  // earlier ones wait to be proposed.
+  virtual absl::StatusOr<v1::PurgeSomeReply> PurgeSome(const v1::PurgeSomeRequest& request) {
+    return Behind() ? Behind()->PurgeSome(request) : Refusal();
   }
 };
 

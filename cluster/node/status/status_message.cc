@@ -82,43 +82,6 @@ std::string BuildsNote(const NodeStatus& status) {
                       }));
 }
 
-void AddSnapshots(const SnapshotStatus& status, v1::NodeStatus& out) {
-  if (!status.problem.empty()) out.add_problems(absl::StrCat("snapshots: ", status.problem));
-  v1::Snapshots& message = *out.mutable_snapshots();
-  message.set_last_index(status.last.value());
-  message.set_last_term(status.last_term.value());
-  message.set_age_ns(status.age_ns.has_value() ? static_cast<int64_t>(*status.age_ns) : -1);
-  message.set_size_bytes(status.size_bytes);
-  message.set_taking(status.taking);
-  message.set_took_ns(status.took_ns);
-  message.set_longest_slice_ns(status.longest_slice_ns);
-  message.set_log_start(status.log_start.value());
-  for (const TransferStatus& transfer : status.transfers) {
-    v1::SnapshotTransfer& shown = *message.add_transfers();
-    shown.set_peer(transfer.peer.value());
-    shown.set_direction(transfer.sends ? "sends" : "receives");
-    shown.set_index(transfer.index.value());
-    shown.set_done_bytes(transfer.done_bytes);
-    shown.set_size_bytes(transfer.size_bytes);
-    if (transfer.size_bytes == 0) continue;
-    shown.set_percent(100.0 * static_cast<double>(transfer.done_bytes) / static_cast<double>(transfer.size_bytes));
-  }
-}
-
-void AddMemory(const MemoryStatus& status, v1::NodeStatus& out) {
-  if (status.limit_bytes == 0) return;  // a node that takes part in nothing has no store
-  v1::Memory& message = *out.mutable_memory();
-  message.set_limit_bytes(status.limit_bytes);
-  message.set_values_bytes(status.used.values);
-  message.set_sessions_bytes(status.used.sessions);
-  message.set_answers_bytes(status.used.answers);
-  message.set_items_bytes(status.used.items);
-  message.set_requests_bytes(status.used.requests);
-  message.set_resident_bytes(status.resident_bytes);
-  message.set_available_bytes(status.available_bytes);
-  message.set_full(status.full());
-}
-
 }  // namespace
 
 NodeFacts FactsOf(const NodeConfig& config) {
@@ -234,8 +197,10 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
     message.set_above(histogram.above);
     message.set_sum_ns(histogram.sum_ns);
   }
-  AddSnapshots(status.snapshots, out);
-  AddMemory(status.memory, out);
+  if (!status.snapshot_problem.empty()) out.add_problems(absl::StrCat("snapshots: ", status.snapshot_problem));
+  *out.mutable_snapshots() = status.snapshots;
+  if (status.snapshots.last_index() == 0) out.mutable_snapshots()->set_age_ns(-1);
+  if (status.memory.limit_bytes() != 0) *out.mutable_memory() = status.memory;
   if (status.memcached.has_value()) *out.mutable_memcached() = *status.memcached;
   *out.mutable_settings() = status.settings;
   out.set_settings_version(status.settings_version);

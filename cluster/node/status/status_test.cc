@@ -5,6 +5,7 @@
 #include "cluster/node/status/status.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include "cluster/node/testing/fake_node_control.h"
@@ -203,18 +204,12 @@ TEST(StatusText, SaysWhatIsInTheFileAndDoesNotHold) {
 
 TEST(StatusText, SaysWhatBecomesOfSnapshots) {
   NodeStatus status = FakeStatus();
-  status.snapshots = {.last = raft::LogIndex(1000),
-                      .last_term = raft::Term(3),
-                      .age_ns = 65'000'000'000,
-                      .size_bytes = 52 * 1024 * 1024,
-                      .taking = true,
-                      .log_start = raft::LogIndex(900),
-                      .problem = "the disk is full"};
-  status.snapshots.transfers.push_back(
-      {.peer = raft::NodeId(3), .sends = true, .index = raft::LogIndex(1000), .done_bytes = 50, .size_bytes = 200});
-  const v1::NodeStatus message = ToMessage(status, FakeFacts());
-  EXPECT_EQ(message.snapshots().transfers(0).percent(), 25);
-  EXPECT_THAT(StatusText(message),
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "last_index: 1000 last_term: 3 age_ns: 65000000000 size_bytes: 54525952 taking: true log_start: 900 "
+      "transfers { peer: 3 direction: 'sends' index: 1000 done_bytes: 50 size_bytes: 200 percent: 25 }",
+      &status.snapshots));
+  status.snapshot_problem = "the disk is full";
+  EXPECT_THAT(StatusText(ToMessage(status, FakeFacts())),
               HasSubstr("  snapshots    last at 1000, 52 MiB, 1m 5s old, log from 901, one is being taken\n"
                         "               sends to node 3: 25 % of the snapshot at 1000, 200 bytes\n"));
   EXPECT_THAT(Problems(status), testing::Contains("snapshots: the disk is full"));

@@ -110,8 +110,8 @@ class FakeNodeControl final : public NodeControl {
     if (fails_snapshots_) {
       status_->counters.emplace_back("snapshots", 1, "failed");
     } else if (!stays_) {
-      status_->snapshots.last = status_->applied;
-      status_->snapshots.size_bytes = 4096;
+      status_->snapshots.set_last_index(status_->applied.value());
+      status_->snapshots.set_size_bytes(4096);
     }
     return status_->applied;
   }
@@ -131,15 +131,16 @@ class FakeNodeControl final : public NodeControl {
   }
 
   // Done at once, unless told to stay, or that it is applied without effect.
-  absl::StatusOr<SettingsChange> ChangeSettings(kv::SettingValues values) override {
+  absl::StatusOr<v1::ChangeSettingsReply> ChangeSettings(kv::SettingValues values) override {
     absl::MutexLock lock(&mutex_);
     if (!change_.ok()) return change_;
     if (!status_.ok()) return status_.status();
-    const SettingsChange change{.before = status_->settings_version,
-                                .index = raft::LogIndex(status_->applied.value() + 1),
-                                .term = status_->term};
+    v1::ChangeSettingsReply change;
+    change.set_version(status_->settings_version);
+    change.set_index(status_->applied.value() + 1);
+    change.set_term(status_->term.value());
     if (stays_) return change;
-    status_->applied = change.index;
+    status_->applied = raft::LogIndex(change.index());
     if (settings_fate_) {
       settings_fate_(*status_);
       return change;
@@ -168,18 +169,20 @@ class FakeNodeControl final : public NodeControl {
   }
 
   // One key at a time of those that there are, each at once; a key is lost with a leader if told so.
-  absl::StatusOr<Purged> PurgeSome(const std::string& prefix, const kv::MapWalk& walk) override {
+  absl::StatusOr<v1::PurgeSomeReply> PurgeSome(const v1::PurgeSomeRequest& request) override {
     absl::MutexLock lock(&mutex_);
     if (absl::Status late = TakeLate(); !late.ok()) return late;
     if (!change_.ok()) return change_;
     if (!status_.ok()) return status_.status();
-    const auto found =
-        std::find_if(keys_.begin(), keys_.end(), [&prefix](const std::string& key) { return key.starts_with(prefix); });
-    Purged purged{.done = found == keys_.end(), .walk = {.shard = walk.shard + 1}, .index = status_->applied};
-    if (purged.done) return purged;
-    if (std::exchange(loses_key_, false)) return Purged{.keys = 1, .done = true, .index = status_->applied};
-    purged.keys = 1;
-    keys_.erase(found);
+    const auto found = std::find_if(keys_.begin(), keys_.end(),
+                                    [&request](const std::string& key) { return key.starts_with(request.prefix()); });
+    v1::PurgeSomeReply purged;
+    purged.set_index(status_->applied.value());
+    purged.mutable_position()->set_shard(request.position().shard() + 1);
+    purged.set_keys(found == keys_.end() ? 0 : 1);
+    purged.set_done(found == keys_.end() || loses_key_);
+    if (!purged.done()) keys_.erase(found);
+    if (purged.keys() == 1) loses_key_ = false;
     return purged;
   }
   void SetKeys(std::vector<std::string> keys, bool loses_one) {
