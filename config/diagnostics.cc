@@ -39,10 +39,10 @@ std::string WithoutKeys(absl::string_view text) {
 
 // What stands in a wrong place may be a key, and errors come to a log, a status and a page that others read.
 void Diagnostics::Add(Mark mark, absl::string_view path, absl::string_view message,
-                      const std::vector<std::string>& files) {
+                      const std::vector<std::string>& files, bool may_come) {
   const auto absent = [](const std::string& file) { return access(file.c_str(), F_OK) != 0 && errno == ENOENT; };
-  if (std::any_of(files.begin(), files.end(), absent)) ++absent_;
-  if (!files.empty()) ++of_files_;
+  if (may_come || std::any_of(files.begin(), files.end(), absent)) ++absent_;
+  if (may_come || !files.empty()) ++of_files_;
   if (kept_.size() >= kMaxKept) {
     ++dropped_;
     return;

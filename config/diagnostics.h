@@ -33,8 +33,10 @@ class Diagnostics {
 
   explicit Diagnostics(absl::string_view file_name) : file_name_(file_name) {}
 
-  // `files`: that the message is about. One that is not there may come by itself (await_files.h).
-  void Add(Mark mark, absl::string_view path, absl::string_view message, const std::vector<std::string>& files = {});
+  // `files`: that the message is about. One that is not there may come by itself (await_files.h), and so may what
+  // `may_come` says of.
+  void Add(Mark mark, absl::string_view path, absl::string_view message, const std::vector<std::string>& files = {},
+           bool may_come = false);
 
   bool empty() const { return kept_.empty(); }
   // Those that were kept, in the order of the file.

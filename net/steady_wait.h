@@ -5,7 +5,10 @@
 // hour. Everything that waits for a condition and for a time takes these.
 #pragma once
 
+#include <algorithm>
 #include <chrono>
+#include <condition_variable>
+#include <mutex>
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
@@ -18,26 +21,49 @@ inline absl::Time MonotonicNow() {
   return absl::UnixEpoch() + absl::FromChrono(std::chrono::steady_clock::now().time_since_epoch());
 }
 
-// As mutex.AwaitWithTimeout(): whether the condition holds. The mutex is held.
-bool AwaitSteadily(absl::Mutex& mutex, const absl::Condition& condition, absl::Duration timeout)
-    ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex);
+// Beyond a century the clock would overflow.
+inline std::chrono::nanoseconds SteadyTimeout(absl::Duration timeout) {
+  return absl::ToChronoNanoseconds(std::min(timeout, absl::Hours(24 * 365 * 100)));
+}
 
-// Ends a thread's pauses. Any thread.
-class StopSignal {
+// What changes a condition that is awaited calls SignalAll().
+class SteadyCondVar {
  public:
-  void Notify() {
-    const absl::MutexLock lock(&mutex_);
-    notified_ = true;
-  }
-  // Whether it was notified.
-  bool WaitFor(absl::Duration timeout) {
-    const absl::MutexLock lock(&mutex_);
-    return AwaitSteadily(mutex_, absl::Condition(&notified_), timeout);
+  void SignalAll() { changed_.notify_all(); }
+  // As mutex.AwaitWithTimeout(): whether the condition holds. The mutex is held.
+  template <typename Condition>
+  bool Await(absl::Mutex& mutex, absl::Duration timeout, const Condition& holds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex) {
+    Held held{mutex};
+    return changed_.wait_for(held, SteadyTimeout(timeout), holds);
   }
 
  private:
-  absl::Mutex mutex_;
-  bool notified_ ABSL_GUARDED_BY(mutex_) = false;
+  struct Held {
+    void lock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex.Lock(); }
+    void unlock() ABSL_NO_THREAD_SAFETY_ANALYSIS { mutex.Unlock(); }
+    absl::Mutex& mutex;
+  };
+  std::condition_variable_any changed_;
+};
+
+// As absl::Notification. Ends a thread's pauses. Any thread.
+class SteadyNotification {
+ public:
+  void Notify() {
+    const std::lock_guard lock(mutex_);
+    notified_ = true;
+    changed_.notify_all();
+  }
+  // Whether it was notified.
+  bool WaitFor(absl::Duration timeout) {
+    std::unique_lock lock(mutex_);
+    return changed_.wait_for(lock, SteadyTimeout(timeout), [this] { return notified_; });
+  }
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool notified_ = false;
 };
 
 }  // namespace hedgerow::net

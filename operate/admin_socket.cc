@@ -200,6 +200,18 @@ absl::StatusOr<std::unique_ptr<AdminSocket>> AdminSocket::Listen(const std::stri
   return server;
 }
 
+absl::StatusOr<std::unique_ptr<AdminSocket>> AdminSocket::ListenForGroup(const std::string& configured,
+                                                                         const std::string& admin,
+                                                                         std::unique_ptr<grpc::Service> service,
+                                                                         const Options& options) {
+  const std::string path = MonitorSocketOr(configured, admin, options.group);
+  if (path.empty()) return nullptr;
+  auto server = Listen(path, std::move(service), options);
+  if (!configured.empty() || !absl::IsPermissionDenied(server.status())) return server;
+  options.log(absl::StrCat("serves without a monitoring socket: ", server.status().message()));
+  return nullptr;
+}
+
 namespace {
 
 // Other sockets of the same folder that a process listens on: the user may have meant one of them.

@@ -63,6 +63,12 @@ class AdminSocket {
   static absl::StatusOr<std::unique_ptr<AdminSocket>> Listen(const std::string& path,
                                                              std::unique_ptr<grpc::Service> service,
                                                              const Options& options);
+  // For the group of `options`: at `configured`, or by default beside the owner's socket `admin`, where there is such a
+  // group. Null: none is wanted, or the program's user may not give the default one to the group, which the log says.
+  static absl::StatusOr<std::unique_ptr<AdminSocket>> ListenForGroup(const std::string& configured,
+                                                                     const std::string& admin,
+                                                                     std::unique_ptr<grpc::Service> service,
+                                                                     const Options& options);
   // Lets calls under way finish, then removes the socket. After one second it cancels the calls, but it still
   // waits for a call whose handler waits.
   ~AdminSocket();

@@ -86,7 +86,7 @@ class Auxiliary {
   mutable absl::Mutex mutex_;
   absl::Status status_ ABSL_GUARDED_BY(mutex_);  // OK at first, so that a start without trouble is no news
   std::unique_ptr<Server> server_ ABSL_GUARDED_BY(mutex_);
-  net::StopSignal ended_;
+  net::SteadyNotification ended_;
   std::thread thread_;
 };
 

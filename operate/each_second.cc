@@ -10,8 +10,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "net/steady_wait.h"
 #include "operate/signals.h"
 #include "operate/terminal.h"
 
@@ -29,7 +29,7 @@ class Screen {
       silent_since_ = absl::InfiniteFuture();
       trouble_.clear();
     } else {
-      if (silent_since_ == absl::InfiniteFuture()) silent_since_ = absl::Now();
+      if (silent_since_ == absl::InfiniteFuture()) silent_since_ = net::MonotonicNow();
       trouble_ = std::string(status.message());
     }
   }
@@ -42,7 +42,7 @@ class Screen {
     std::vector<Line> lines = view_.Lines(size.columns);
     if (lines.empty()) lines.push_back(Line{Span{"the first second ..."}});
     if (!trouble_.empty()) {
-      const int64_t seconds = absl::ToInt64Seconds(absl::Now() - silent_since_);
+      const int64_t seconds = absl::ToInt64Seconds(net::MonotonicNow() - silent_since_);
       lines.insert(lines.begin(),
                    Line{Span{absl::StrCat("NO ANSWER for ", seconds, " s; what stands below is old: ", trouble_),
                              Mark::kAlarm}});

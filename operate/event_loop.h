@@ -19,6 +19,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "net/steady_wait.h"
 #include "net/unique_fd.h"
 #include "operate/loop_turns.h"
 
@@ -81,6 +82,7 @@ template <typename T>
 absl::StatusOr<T> EventLoop::Call(absl::Duration timeout, std::function<absl::StatusOr<T>()> body) {
   struct State {
     absl::Mutex mutex;
+    net::SteadyCondVar returned;
     bool abandoned ABSL_GUARDED_BY(mutex) = false;
     std::optional<absl::StatusOr<T>> result ABSL_GUARDED_BY(mutex);
   };
@@ -90,11 +92,12 @@ absl::StatusOr<T> EventLoop::Call(absl::Duration timeout, std::function<absl::St
     // what it refers to.
     absl::MutexLock lock(&state->mutex);
     if (!state->abandoned) state->result = body();
+    state->returned.SignalAll();
   });
   if (!posted) return absl::UnavailableError("the daemon is stopping or overloaded");
   absl::MutexLock lock(&state->mutex);
   const auto done = [&state]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(state->mutex) { return state->result.has_value(); };
-  if (!state->mutex.AwaitWithTimeout(absl::Condition(&done), timeout)) {
+  if (!state->returned.Await(state->mutex, timeout, done)) {
     state->abandoned = true;
     return absl::DeadlineExceededError("the daemon's event loop did not answer in time");
   }

@@ -11,6 +11,9 @@
 
 #include <gtest/gtest.h>
 
+#include "net/clock_set_back_test.h"
+#include "net/steady_wait.h"
+
 namespace hedgerow {
 namespace {
 
@@ -24,6 +27,15 @@ TEST(EventLoop, ACallRunsOnTheLoopsThread) {
   EXPECT_TRUE(same.ok() && *same);
   (*loop)->Stop();
   runner.join();
+}
+
+TEST(EventLoop, ACallIsGivenUpAtItsTimeThoughTheClockWasSetBack) {
+  auto loop = EventLoop::Create();
+  ASSERT_TRUE(loop.ok()) << loop.status();
+  const absl::Time began = net::MonotonicNow();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(
+      (*loop)->Call<bool>(absl::Milliseconds(50), []() -> absl::StatusOr<bool> { return true; }).status()));
+  EXPECT_GE(net::MonotonicNow() - began, absl::Milliseconds(50));
 }
 
 TEST(EventLoop, ACallAfterTheEndIsUnavailable) {

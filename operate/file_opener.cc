@@ -1,33 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operate/file_opener.h"
 
-#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
 #include <sys/socket.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <filesystem>
 #include <system_error>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "net/pass_fd.h"
 
 namespace hedgerow::operate {
 namespace {
 
 int opener = -1;  // set before there are threads
-
-// An answer: errno, or 0 with a descriptor.
-struct Answer {
-  int error = 0;
-  int fd = -1;
-};
 
 int OpenFile(const std::string& path) { return open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK); }
 
@@ -36,50 +28,18 @@ std::string Normal(const std::string& path) {
   return std::filesystem::absolute(path, error).lexically_normal().string();
 }
 
-msghdr MessageOf(iovec& part, char* control, size_t control_bytes) {
-  msghdr message{};
-  message.msg_iov = &part, message.msg_iovlen = 1;
-  message.msg_control = control, message.msg_controllen = control_bytes;
-  return message;
-}
-
-void SendAnswer(int socket, Answer answer) {
-  iovec part{.iov_base = &answer.error, .iov_len = sizeof(answer.error)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = MessageOf(part, control, answer.fd >= 0 ? sizeof(control) : 0);
-  if (answer.fd >= 0) {
-    cmsghdr* rights = CMSG_FIRSTHDR(&message);
-    rights->cmsg_level = SOL_SOCKET, rights->cmsg_type = SCM_RIGHTS, rights->cmsg_len = CMSG_LEN(sizeof(int));
-    memcpy(CMSG_DATA(rights), &answer.fd, sizeof(int));
-  }
-  sendmsg(socket, &message, MSG_NOSIGNAL);
-  if (answer.fd >= 0) close(answer.fd);
-}
-
-Answer ReceiveAnswer(int socket) {
-  Answer answer;
-  iovec part{.iov_base = &answer.error, .iov_len = sizeof(answer.error)};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr message = MessageOf(part, control, sizeof(control));
-  ssize_t got = 0;
-  do got = recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
-  while (got < 0 && errno == EINTR);
-  if (got != sizeof(answer.error)) return {.error = EACCES};  // it is gone
-  if (const cmsghdr* rights = CMSG_FIRSTHDR(&message); rights != nullptr && rights->cmsg_type == SCM_RIGHTS)
-    memcpy(&answer.fd, CMSG_DATA(rights), sizeof(int));
-  return answer;
-}
-
-// Until the daemon has ended.
+// Answers with errno, or 0 and a descriptor, until the daemon has ended.
 void ServeOpens(int socket, const std::vector<std::string>& folders) {
   char path[PATH_MAX];
-  for (ssize_t bytes = 0; (bytes = recv(socket, path, sizeof(path), 0)) > 0;) {
+  net::UniqueFd none;
+  for (ssize_t bytes = 0; (bytes = net::ReceiveWithFd(socket, path, sizeof(path), none)) > 0;) {
     const std::string wanted = Normal(std::string(path, static_cast<size_t>(bytes)));
     const bool allowed = std::any_of(folders.begin(), folders.end(), [&wanted](const std::string& folder) {
       return absl::StartsWith(wanted, absl::StrCat(folder, "/"));
     });
-    const int fd = allowed ? OpenFile(wanted) : -1;
-    SendAnswer(socket, {.error = fd >= 0 ? 0 : allowed ? errno : EACCES, .fd = fd});
+    const net::UniqueFd fd(allowed ? OpenFile(wanted) : -1);
+    const int error = fd.valid() ? 0 : allowed ? errno : EACCES;
+    net::SendWithFd(socket, &error, sizeof(error), fd.get());
   }
 }
 
@@ -91,10 +51,12 @@ int OpenToRead(const std::string& path) {
   static absl::Mutex one_at_a_time(absl::kConstInit);
   const absl::MutexLock lock(&one_at_a_time);
   const std::string wanted = Normal(path);
-  const bool asked = send(opener, wanted.data(), wanted.size(), MSG_NOSIGNAL) == static_cast<ssize_t>(wanted.size());
-  const Answer answer = asked ? ReceiveAnswer(opener) : Answer{.error = EACCES};
-  errno = answer.error;
-  return answer.fd;
+  int error = EACCES;  // where the opener is gone
+  net::UniqueFd answer;
+  if (net::SendWithFd(opener, wanted.data(), wanted.size(), -1) > 0)
+    net::ReceiveWithFd(opener, &error, sizeof(error), answer);
+  errno = error == 0 && !answer.valid() ? EMFILE : error;  // this process had no number left for it
+  return answer.Release();
 }
 
 void StartFileOpener(const std::vector<std::string>& folders, const std::function<bool()>& confine) {

@@ -401,7 +401,7 @@ class ListeningServer final : public HttpServer {
   std::unique_ptr<TlsFiles> files_;
   std::shared_ptr<const TlsMaterial> serving_;
   std::unique_ptr<RunningServer> server_;
-  net::StopSignal stopped_;
+  net::SteadyNotification stopped_;
   std::thread renewer_;
 };
 

@@ -31,20 +31,25 @@ bool StillThere(const std::string& path, int fd) {
          by_path.st_dev == by_fd.st_dev;
 }
 
+absl::Status Failed(int error, const std::string& what) {
+  const absl::Status status = absl::ErrnoToStatus(error, what);
+  return error == EROFS || error == ENOSPC ? absl::AbortedError(status.message()) : status;
+}
+
 }  // namespace
 
 absl::StatusOr<InstanceLock> InstanceLock::Acquire(const std::string& folder, const std::string& instance,
                                                    const std::string& what) {
   std::error_code error;
   std::filesystem::create_directories(folder, error);
-  if (error) return absl::FailedPreconditionError(absl::StrCat("cannot make ", folder, ": ", error.message()));
+  if (error) return Failed(error.value(), absl::StrCat("cannot make ", folder));
   const std::string path = absl::StrCat(folder, "/", instance, ".lock");
   // Each turn lost means that another owner came and went in between.
   for (int turn = 0; turn < 100; ++turn) {
     net::UniqueFd fd(open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0644));
     // Another user's, who may hold it; whether that one does, and its pid, can be read.
     if (!fd.valid() && errno == EACCES) fd.Reset(open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW));
-    if (!fd.valid()) return absl::ErrnoToStatus(errno, absl::StrCat("opening ", path));
+    if (!fd.valid()) return Failed(errno, absl::StrCat("opening ", path));
     if (flock(fd.get(), LOCK_EX | LOCK_NB) != 0) {
       if (errno != EWOULDBLOCK) return absl::ErrnoToStatus(errno, absl::StrCat("locking ", path));
       const std::string pid = ReadPid(fd.get());
@@ -55,7 +60,7 @@ absl::StatusOr<InstanceLock> InstanceLock::Acquire(const std::string& folder, co
     if (!StillThere(path, fd.get())) continue;
     const std::string pid = absl::StrCat(getpid(), "\n");
     if (ftruncate(fd.get(), 0) != 0 || pwrite(fd.get(), pid.data(), pid.size(), 0) < 0) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("writing ", path));
+      return Failed(errno, absl::StrCat("writing ", path));
     }
     return InstanceLock(path, std::move(fd));
   }

@@ -18,7 +18,7 @@ inline constexpr char kRunFolder[] = "/run/hedgerow";
 class InstanceLock {
  public:
   // AlreadyExists, naming the pid, while another process holds the instance. Makes `folder` (0755) when
-  // missing. `what` is the word for it in that error.
+  // missing. `what` is the word for it in that error. Aborted: its file system is full, or read-only, which may pass.
   static absl::StatusOr<InstanceLock> Acquire(const std::string& folder, const std::string& instance,
                                               const std::string& what = "instance");
   InstanceLock(InstanceLock&&) = default;

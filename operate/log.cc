@@ -22,6 +22,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "net/steady_wait.h"
 #include "operate/exit_code.h"
 
 namespace hedgerow {
@@ -98,7 +99,7 @@ class Log {
   void Flush() {
     const absl::MutexLock lock(&mutex_);
     const auto written = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return bytes_ == 0; };
-    mutex_.AwaitWithTimeout(absl::Condition(&written), kAtTheEnd);
+    written_.Await(mutex_, kAtTheEnd, written);
   }
   uint64_t lost() {
     const absl::MutexLock lock(&mutex_);
@@ -143,10 +144,12 @@ class Log {
       if (written && last) report(lost_by_now);
       const absl::MutexLock lock(&mutex_);
       bytes_ -= next.line.size();
+      written_.SignalAll();
     }
   }
 
   absl::Mutex mutex_;
+  net::SteadyCondVar written_;
   std::deque<Waiting> waiting_ ABSL_GUARDED_BY(mutex_);
   size_t bytes_ ABSL_GUARDED_BY(mutex_) = 0;  // waiting, or being written
   uint64_t lost_ ABSL_GUARDED_BY(mutex_) = 0;

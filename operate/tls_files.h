@@ -99,7 +99,7 @@ class TlsFiles {
   std::shared_ptr<const TlsMaterial> current_ ABSL_GUARDED_BY(mutex_);
   absl::Status status_ ABSL_GUARDED_BY(mutex_);
   uint64_t reloads_ ABSL_GUARDED_BY(mutex_) = 0;
-  net::StopSignal stopped_;
+  net::SteadyNotification stopped_;
   std::thread reader_;  // last: it uses what stands above
 };
 

@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""C and C++ are laid out by clang-format 14 (`.clang-format`); another version breaks some lines elsewhere."""
+"""What holds of every source in C and C++: clang-format 14 lays it out (`.clang-format`; another version breaks some lines elsewhere), and no
+wait of a program goes by the wall clock."""
 
+import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -23,3 +25,12 @@ def test_every_file_is_laid_out_by_the_formatter():
     run = subprocess.run([FORMATTER, "--dry-run", *sources()], cwd=ROOT, check=True, capture_output=True, text=True)
     wrong = sorted({line.split(":")[0] for line in run.stderr.splitlines() if "[-Wclang-format-violations]" in line})
     assert not wrong, f"run `{FORMATTER} -i` on: {' '.join(wrong)}"
+
+
+def test_no_wait_goes_by_the_wall_clock():
+    """Those of Abseil with a timeout do (net/steady_wait.h)."""
+    waits = re.compile(r"\b(Await|Wait|LockWhen|WaitForNotification)With(Timeout|Deadline)\(")
+    tops = ("cluster", "config", "net", "operate", "proxy", "steer")
+    found = [path for path in sources() if path.split("/")[0] in tops and "/testing/" not in path and not re.search(r"_test\.(cc|h)$", path)
+             and waits.search(re.sub(r"//.*", "", (ROOT / path).read_text(encoding="utf-8")))]
+    assert not found, f"take net::SteadyCondVar or net::SteadyNotification in {found}"

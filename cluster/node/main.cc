@@ -22,7 +22,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "cluster/node/admin/admin_server.h"
@@ -42,6 +41,7 @@
 #include "config/await_files.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
+#include "net/steady_wait.h"
 #include "net/unique_fd.h"
 #include "operate/auxiliary.h"
 #include "operate/file_confinement.h"
@@ -74,6 +74,13 @@ void StopBy(std::function<void()> stop, NodeControl* keys = nullptr) {
   running.keys = keys;
   running.in_order = true;
   if (stop_asked && running.stop) running.stop();
+}
+
+// Before a start that takes its time; false: a stop was asked for already.
+bool EndsByDefault() {
+  const absl::MutexLock lock(&running.mutex);
+  running.in_order = false;
+  return !stop_asked;
 }
 
 void OnSignal(int number) {
@@ -154,8 +161,8 @@ struct FrontDoor {
         const v1::NodeStatus message = ToMessage(*status, facts);
         now.assign(message.problems().begin(), message.problems().end());
       }
-      log.Update(now, absl::Now());
-    } while (!closed.WaitForNotificationWithTimeout(absl::Seconds(1)));
+      log.Update(now, net::MonotonicNow());
+    } while (!closed.WaitFor(absl::Seconds(1)));
   }
 
   // Before what answers behind it ends.
@@ -170,7 +177,7 @@ struct FrontDoor {
 
   StartingNode control;
   std::optional<OperatorService> service;
-  absl::Notification closed;
+  net::SteadyNotification closed;
   std::thread problems;  // logs them, each second
 };
 
@@ -226,7 +233,7 @@ absl::StatusOr<std::unique_ptr<Node>> CreateOnceItCan(const NodeConfig& config, 
   constexpr absl::Duration kRetry = absl::Seconds(1);
   constexpr absl::Duration kStopCheck = absl::Milliseconds(50);
   absl::Status reported;
-  do {
+  while (EndsByDefault()) {
     absl::StatusOr<std::unique_ptr<Node>> node = Node::Create(config, &start.progress());
     if (!MayCome(node.status())) return node;
     start.SetWaits(node.status());
@@ -237,7 +244,7 @@ absl::StatusOr<std::unique_ptr<Node>> CreateOnceItCan(const NodeConfig& config, 
       operate::NotifyServiceManager(absl::StrCat("STATUS=waits: ", reported.message()));
     }
     for (const Deadline retry(kRetry); !stop_asked && !retry.passed();) absl::SleepFor(kStopCheck);
-  } while (!stop_asked);
+  }
   return absl::CancelledError("stopped while it waited");
 }
 

@@ -26,7 +26,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 #include "cluster/kv/replica.h"
 #include "cluster/node/front_end/announcer.h"
@@ -49,6 +48,7 @@
 #include "cluster/node/net/udp_socket.h"
 #include "cluster/storage/load_progress.h"
 #include "cluster/storage/log_storage.h"
+#include "net/steady_wait.h"
 #include "operate/loop_turns.h"
 
 namespace hedgerow::node {
@@ -243,7 +243,7 @@ class Node final : public NodeControl, private kv::ReplicaHost, private PeerRece
 template <typename Result>
 std::optional<Result> Node::Ask(std::function<Result()> question) {
   struct Shared {
-    absl::Notification done;
+    net::SteadyNotification done;
     Result result;
   };
   auto shared = std::make_shared<Shared>();
@@ -253,7 +253,7 @@ std::optional<Result> Node::Ask(std::function<Result()> question) {
       })) {
     return std::nullopt;
   }
-  if (!shared->done.WaitForNotificationWithTimeout(kControlTimeout)) return std::nullopt;
+  if (!shared->done.WaitFor(kControlTimeout)) return std::nullopt;
   return std::move(shared->result);
 }
 

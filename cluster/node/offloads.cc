@@ -192,6 +192,7 @@ void Offloads::SetMembers(std::vector<PeerState> others) {
   absl::MutexLock lock(&mutex_);
   members_ = std::move(others);
   members_wanted_ = ++members_version_;
+  wanted_.SignalAll();
 }
 
 absl::Status Offloads::SetKeys(const wire::KeyRing& cluster, const std::vector<wire::Key>& proxies) {
@@ -201,6 +202,7 @@ absl::Status Offloads::SetKeys(const wire::KeyRing& cluster, const std::vector<w
   proxy_keys_.clear();
   for (const wire::Key& key : proxies) proxy_keys_.push_back(wire::SipHashKey(key));
   members_wanted_ = ++members_version_;
+  wanted_.SignalAll();
   return absl::OkStatus();
 }
 

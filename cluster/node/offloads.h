@@ -30,6 +30,7 @@
 #include "cluster/offload/kernel_bridge.h"
 #include "cluster/offload/neighbours.h"
 #include "cluster/offload/watch.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow::node {
 
@@ -110,6 +111,7 @@ class Offloads {
   };
   std::thread netlink_watcher_;
   absl::Mutex mutex_;
+  net::SteadyCondVar wanted_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Found found_ ABSL_GUARDED_BY(mutex_);
   std::vector<PeerState> members_ ABSL_GUARDED_BY(mutex_);          // as the loop wants them

@@ -15,7 +15,6 @@
 #include "absl/time/time.h"
 #include "cluster/node/kernel_address.h"
 #include "cluster/node/offloads.h"
-#include "net/steady_wait.h"
 
 namespace hedgerow::node {
 namespace {
@@ -43,7 +42,7 @@ void Offloads::WatchNetlink() {
     WriteMembers();
     PollNetwork();
     absl::MutexLock lock(&mutex_);
-    net::AwaitSteadily(mutex_, absl::Condition(&wanted), kPollNetwork);
+    wanted_.Await(mutex_, kPollNetwork, wanted);
     if (stopping_) return;
   }
 }
@@ -91,6 +90,7 @@ void Offloads::StopNetlinkWatcher() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    wanted_.SignalAll();
   }
   if (netlink_watcher_.joinable()) netlink_watcher_.join();
 }

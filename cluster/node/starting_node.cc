@@ -54,6 +54,7 @@ void StartingNode::SetNode(raft::NodeId self) {
 void StartingNode::SetWaits(absl::Status why) {
   const absl::MutexLock lock(&mutex_);
   waits_ = std::move(why);
+  progress_.Begin(Stage::kFolder);
 }
 
 uint64_t StartingNode::StandsStill_ns(uint64_t now_ns) {
@@ -78,8 +79,13 @@ absl::StatusOr<NodeStatus> StartingNode::Status() {
   return status;
 }
 
+absl::Status StartingNode::Waits() {
+  if (progress_.stage() != Stage::kFolder) waits_ = absl::OkStatus();
+  return waits_;
+}
+
 std::string StartingNode::Doing() {
-  if (waits_.ok()) return StartText(progress_, data_dir_);
+  if (Waits().ok()) return StartText(progress_, data_dir_);
   return absl::IsResourceExhausted(waits_) ? "waits for room on the disk" : "waits, and tries again every second";
 }
 
@@ -91,10 +97,10 @@ absl::StatusOr<NodeStatus> StartingNode::StatusOfStart() {
   status.node = self_;
   const uint64_t stands_still_ns = StandsStill_ns(now_ns);
   status.starting = Doing();
-  if (absl::IsResourceExhausted(waits_)) {
-    status.storage = std::string(waits_.message());
-  } else if (!waits_.ok()) {
-    status.start_stalled = std::string(waits_.message());
+  if (const absl::Status waits = Waits(); absl::IsResourceExhausted(waits)) {
+    status.storage = std::string(waits.message());
+  } else if (!waits.ok()) {
+    status.start_stalled = std::string(waits.message());
   } else if (stands_still_ns >= kStandsStill_ns) {
     status.start_stalled = absl::StrCat(
         "the start has stood still for ", config::RoundedDurationNs(static_cast<int64_t>(stands_still_ns)),
@@ -106,7 +112,7 @@ absl::StatusOr<NodeStatus> StartingNode::StatusOfStart() {
 absl::Status StartingNode::Refusal() {
   if (NodeControl* const node = Behind()) return node->Refusal();
   const absl::MutexLock lock(&mutex_);
-  return StartingError(waits_.ok() ? Doing() : absl::StrCat(Doing(), " (", waits_.message(), ")"));
+  return StartingError(Waits().ok() ? Doing() : absl::StrCat(Doing(), " (", waits_.message(), ")"));
 }
 
 }  // namespace hedgerow::node

@@ -34,7 +34,8 @@ class StartingNode final : public NodeControl {
   storage::LoadProgress& progress() { return progress_; }
   // The folder may say another id than the configuration (rejoin.h).
   void SetNode(raft::NodeId self);
-  // `why` is what Node::Create said, and it is tried again: a full disk, an address that is not there yet.
+  // `why` is what Node::Create said, and it is tried again: a full disk, an address that is not there yet. It is shown
+  // until the next try has come to the log.
   void SetWaits(absl::Status why);
   // What the process adds to every status. Once AlsoReport({}) has returned, no call to the former one runs.
   void AlsoReport(std::function<void(NodeStatus&)> report);
@@ -48,6 +49,7 @@ class StartingNode final : public NodeControl {
 
  private:
   absl::StatusOr<NodeStatus> StatusOfStart();
+  absl::Status Waits() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   std::string Doing() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   // For how long the start has come no further.
   uint64_t StandsStill_ns(uint64_t now_ns) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
@@ -60,7 +62,7 @@ class StartingNode final : public NodeControl {
   absl::Mutex mutex_;
   raft::NodeId self_ ABSL_GUARDED_BY(mutex_);
   std::function<void(NodeStatus&)> also_report_ ABSL_GUARDED_BY(mutex_);
-  absl::Status waits_ ABSL_GUARDED_BY(mutex_);  // OK: it does not wait
+  absl::Status waits_ ABSL_GUARDED_BY(mutex_);  // OK: it does not wait; ask Waits()
   // As it was when it was last seen to move.
   storage::LoadProgress::Stage seen_stage_ ABSL_GUARDED_BY(mutex_) = storage::LoadProgress::Stage::kFolder;
   uint64_t seen_bytes_ ABSL_GUARDED_BY(mutex_) = 0;

@@ -99,6 +99,16 @@ TEST_F(StartingNodeTest, WaitsForRoomAndNamesTheDisk) {
               AllOf(HasSubstr("tries again every second"), HasSubstr("10.0.0.1:4802")));
 }
 
+TEST_F(StartingNodeTest, WaitsNoMoreOnceTheNextTryReadsTheLog) {
+  StartingNode node(config_, [this] { return now_ns_; });
+  node.progress().Begin(LoadProgress::Stage::kOpened);
+  node.SetWaits(absl::UnavailableError("cannot bind to 10.0.0.1:4802"));
+  EXPECT_THAT(StatusOf(node).problems(), ElementsAre("cannot bind to 10.0.0.1:4802"));
+  node.progress().Begin(LoadProgress::Stage::kReplaying, 8 * kMiB);
+  EXPECT_EQ(StatusOf(node).starting(), "reads the log in /var/lib/a-node, 0 of 8 MiB");
+  EXPECT_THAT(StatusOf(node).problems(), IsEmpty());
+}
+
 // A pipe among the log's files holds the start at it, for as long as the test wants.
 class StartOfANodeTest : public NodeTest {};
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "absl/time/time.h"
-#include "net/steady_wait.h"
 
 namespace hedgerow::storage {
 namespace {
@@ -21,6 +20,7 @@ LogCompactor::~LogCompactor() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    stopped_.SignalAll();
   }
   thread_.join();
 }
@@ -52,7 +52,7 @@ void LogCompactor::Run() {
     if (prepared && cleaned) continue;
     // The disk is full, or the node is about to end.
     absl::MutexLock lock(&mutex_);
-    (void)net::AwaitSteadily(mutex_, absl::Condition(&stopping_), kAgainAfter);
+    stopped_.Await(mutex_, kAgainAfter, [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_; });
     work_.prepare |= !prepared;
     work_.clean |= !cleaned;
   }

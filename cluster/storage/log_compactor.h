@@ -14,6 +14,7 @@
 #include "cluster/raft/types.h"
 #include "cluster/storage/durable_log.h"
 #include "cluster/storage/snapshot_folder.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow::storage {
 
@@ -47,6 +48,7 @@ class LogCompactor {
   const SnapshotFolder snapshots_;
 
   absl::Mutex mutex_;
+  net::SteadyCondVar stopped_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   Work work_ ABSL_GUARDED_BY(mutex_) = {.prepare = true};
 

@@ -12,7 +12,6 @@
 #include "cluster/raft/log.h"
 #include "cluster/storage/restore_log.h"
 #include "cluster/storage/errors.h"
-#include "net/steady_wait.h"
 #include "operate/clock.h"
 
 namespace hedgerow::storage {
@@ -64,6 +63,7 @@ LogStorage::~LogStorage() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    stopped_.SignalAll();
   }
   thread_.join();
 }
@@ -209,9 +209,9 @@ absl::Status LogStorage::CommitPatiently(uint64_t& duration_ns) {
     ++statistics_.full_disk_retries;
     if (health_.ok()) Signal();
     health_ = status;
-    if (net::AwaitSteadily(mutex_, absl::Condition(&stopping_), options_.retry_interval)) {
+    if (stopped_.Await(mutex_, options_.retry_interval,
+                       [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_; }))
       return absl::AbortedError("the node stopped while the disk was full");
-    }
   }
 }
 

@@ -25,6 +25,7 @@
 #include "absl/synchronization/mutex.h"
 #include "cluster/raft/outputs.h"
 #include "cluster/raft/types.h"
+#include "net/steady_wait.h"
 #include "net/unique_fd.h"
 #include "cluster/storage/durable_log.h"
 #include "cluster/storage/log_compactor.h"
@@ -130,6 +131,7 @@ class LogStorage {
   uint64_t asked_sequence_ = 0;
 
   mutable absl::Mutex mutex_;
+  net::SteadyCondVar stopped_;
   bool committing_ ABSL_GUARDED_BY(mutex_) = false;
   bool failed_ ABSL_GUARDED_BY(mutex_) = false;  // for good; the thread has ended
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;

@@ -177,7 +177,8 @@ class Service final : public v1::SnapshotTransfer::Service {
   bool Enter(grpc::ServerContext* context) {
     absl::MutexLock lock(&mutex_);
     if (active_ != nullptr) active_->TryCancel();
-    if (!net::AwaitSteadily(mutex_, absl::Condition(this, &Service::Idle), kMakeWay) || stopping_) return false;
+    const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return active_ == nullptr; };
+    if (!left_.Await(mutex_, kMakeWay, idle) || stopping_) return false;
     active_ = context;
     ++statistics_.begun;
     return true;
@@ -186,6 +187,7 @@ class Service final : public v1::SnapshotTransfer::Service {
     {
       absl::MutexLock lock(&mutex_);
       active_ = nullptr;
+      left_.SignalAll();
       if (partial_ == nullptr) under_way_.reset();
     }
     Count(status);
@@ -201,7 +203,6 @@ class Service final : public v1::SnapshotTransfer::Service {
       ++statistics_.refused;
     }
   }
-  bool Idle() const ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return active_ == nullptr; }
 
   // Cancelled: the connection broke; what has come is kept. AlreadyExists: it is not needed.
   absl::Status Receive(Stream& stream, Caller& caller) {
@@ -292,6 +293,7 @@ class Service final : public v1::SnapshotTransfer::Service {
   std::atomic<bool> stopping_ = false;
 
   mutable absl::Mutex mutex_;
+  net::SteadyCondVar left_;
   std::deque<grpc::ServerContext*> unauthenticated_ ABSL_GUARDED_BY(mutex_);  // the oldest first
   grpc::ServerContext* active_ ABSL_GUARDED_BY(mutex_) = nullptr;
   std::optional<Receiving> under_way_ ABSL_GUARDED_BY(mutex_);

@@ -67,6 +67,7 @@ struct Sender::Transfer {
   uint64_t reached = 0;  // how far the follower has ever been, by its own report
 
   mutable absl::Mutex mutex;
+  net::SteadyCondVar stopped;
   bool stopping ABSL_GUARDED_BY(mutex) = false;
   bool done ABSL_GUARDED_BY(mutex) = false;
   grpc::ClientContext* context ABSL_GUARDED_BY(mutex) = nullptr;
@@ -76,6 +77,7 @@ struct Sender::Transfer {
   void Stop() {
     absl::MutexLock lock(&mutex);
     stopping = true;
+    stopped.SignalAll();
     if (context != nullptr) context->TryCancel();
   }
   bool Stopping() const {
@@ -83,9 +85,9 @@ struct Sender::Transfer {
     return stopping;
   }
   // False: it is to stop.
-  bool Wait(absl::Duration duration) const {
+  bool Wait(absl::Duration duration) {
     absl::MutexLock lock(&mutex);
-    return !net::AwaitSteadily(mutex, absl::Condition(&stopping), duration);
+    return !stopped.Await(mutex, duration, [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex) { return stopping; });
   }
   bool Done() const {
     absl::MutexLock lock(&mutex);

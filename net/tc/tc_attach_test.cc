@@ -8,6 +8,7 @@
 #include <net/ethernet.h>
 #include <netinet/in.h>
 #include <poll.h>
+#include <sys/mount.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -316,6 +317,19 @@ TEST_P(AttachTest, VanishedInterfaceIsNoErrorOnDetach) {
     }
     EXPECT_THAT(attachment->Detach(), IsOk());
     EXPECT_EQ(PinCount(), 0u);
+  });
+}
+
+TEST_P(AttachTest, ALinkThatCannotBeDescribedIsNoneThatIsGone) {
+  if (GetParam() != Mechanism::kTcx) return;  // a filter is no link
+  InHost([&] {
+    const CountingProgram program("counts");
+    const auto link = TcxLink::Attach(program.fd(), ifindex_, Direction::kIngress, Order::kLast);
+    ASSERT_THAT(link.status(), IsOk());
+    ASSERT_EQ(mount("none", "/proc", "tmpfs", 0, nullptr), 0);
+    const absl::Status described = link->Info().status();
+    ASSERT_EQ(umount("/proc"), 0);
+    EXPECT_THAT(described, FailsWith(absl::StatusCode::kInternal, "describe a BPF link"));
   });
 }
 

@@ -157,15 +157,14 @@ absl::Status TcxLink::Detach() const {
 absl::StatusOr<TcxLinkInfo> TcxLink::Info() const {
   LinkInfo info{};
   uint32_t info_bytes = sizeof(info);
-  if (bpf_obj_get_info_by_fd(fd_.get(), &info, &info_bytes) != 0)
-    return absl::ErrnoToStatus(errno, "describe a BPF link");
+  // Whatever fails, the link is there: no caller may take it for one that is not (NotFound).
+  const auto failed = [] { return absl::InternalError(absl::StrCat("describe a BPF link: ", strerror(errno))); };
+  if (bpf_obj_get_info_by_fd(fd_.get(), &info, &info_bytes) != 0) return failed();
   // A map or program answers with its own struct, whose first number is its own type: tell them apart by the
   // descriptor.
   std::array<char, 64> target{};
   const std::string self = absl::StrCat("/proc/thread-self/fd/", fd_.get());
-  if (readlink(self.c_str(), target.data(), target.size() - 1) < 0) {
-    return absl::ErrnoToStatus(errno, "describe a BPF link");
-  }
+  if (readlink(self.c_str(), target.data(), target.size() - 1) < 0) return failed();
   // 6.18 writes it with a hyphen, older kernels with an underscore.
   const bool is_link =
       absl::StartsWith(target.data(), "anon_inode:bpf-link") || absl::StartsWith(target.data(), "anon_inode:bpf_link");

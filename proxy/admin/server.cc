@@ -126,10 +126,8 @@ std::string MonitorSocketOf(const v1::AdminConfig& config) {
 
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const v1::AdminConfig& config, EventLoop& loop,
                                                                    Controller& controller) {
-  const std::string path = MonitorSocketOf(config);
-  if (path.empty()) return nullptr;
-  return operate::AdminSocket::Listen(
-      path, std::make_unique<Monitor>(loop, controller),
+  return operate::AdminSocket::ListenForGroup(
+      config.monitor_socket(), config.socket(), std::make_unique<Monitor>(loop, controller),
       OptionsOf("give this instance its own admin.monitor_socket", config.monitor_group()));
 }
 

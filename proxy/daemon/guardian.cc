@@ -4,9 +4,9 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "net/netlink/link.h"
+#include "net/steady_wait.h"
 #include "operate/log.h"
 #include "operate/service_manager.h"
 #include "net/tc/clock_qdisc.h"
@@ -192,7 +192,7 @@ void Guardian::UpdateProblems() {
   facts_.problems = std::move(problems);
   std::vector<std::string> texts;
   for (const Problem& problem : facts_.problems) texts.push_back(problem.ToString());
-  problem_log_.Update(texts, absl::Now());
+  problem_log_.Update(texts, net::MonotonicNow());
 }
 
 }  // namespace hedgerow

@@ -11,6 +11,7 @@
 #include "operate/arguments.h"
 #include "operate/manual.h"
 #include "operate/commit.h"
+#include "operate/instance_lock.h"
 #include "operate/log.h"
 #include "operate/signals.h"
 #include "operate/version.h"
@@ -77,6 +78,10 @@ int main(int argc, char** argv) {
   hedgerow::v1::Config config;
   const auto load = [&](hedgerow::config::Diagnostics& errors) {
     config = hedgerow::config::LoadFile(config_file, errors, hedgerow::config::KeyFiles::kRead);
+    if (ready_fd >= 0 || !errors.empty()) return;
+    // RunDaemon() takes it for good.
+    const absl::Status lock = hedgerow::InstanceLock::Acquire(hedgerow::kRunFolder, config.instance()).status();
+    if (absl::IsAborted(lock)) errors.Add({}, "", lock.message(), {}, /*may_come=*/true);
   };
   hedgerow::config::Diagnostics errors(config_file);
   absl::Status loaded;

@@ -19,7 +19,7 @@ uint64_t LeaseEndNs() { return static_cast<uint64_t>(MonotonicNs() + absl::ToInt
 TraceStream::Batch TraceStream::Take(absl::Duration timeout) {
   absl::MutexLock lock(&mutex_);
   const auto something = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) { return ended_ || !events_.empty(); };
-  net::AwaitSteadily(mutex_, absl::Condition(&something), timeout);
+  came_.Await(mutex_, timeout, something);
   Batch batch{.events = std::exchange(events_, {}),
               .loss = {.requests = kernel_.requests, .events = kernel_.events + dropped_},
               .ended = ended_,
@@ -44,11 +44,13 @@ void TraceStream::Give(std::vector<hr_trace_event> events, const TraceLoss& kern
     events.resize(room);
   }
   events_.insert(events_.end(), events.begin(), events.end());
+  came_.SignalAll();
 }
 
 void TraceStream::End(const std::string& why) {
   absl::MutexLock lock(&mutex_);
   ended_ = true;
+  came_.SignalAll();
   why_ = why;
 }
 

@@ -14,6 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
+#include "net/steady_wait.h"
 #include "proxy/data_plane/trace_source.h"
 #include "operate/event_loop.h"
 
@@ -52,6 +53,7 @@ class TraceStream {
   absl::Duration Waiting(absl::Time now) const;  // since when nothing was taken of what there is
 
   mutable absl::Mutex mutex_;
+  net::SteadyCondVar came_;
   std::vector<hr_trace_event> events_ ABSL_GUARDED_BY(mutex_);
   TraceLoss kernel_ ABSL_GUARDED_BY(mutex_);
   uint64_t dropped_ ABSL_GUARDED_BY(mutex_) = 0;

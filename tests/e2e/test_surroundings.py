@@ -25,7 +25,7 @@ from harness.product import METRICS, VIP4, VIP6, wait_until
 
 # A loopback address of this test alone; nothing else listens there.
 HOST = "127.91.7.5"
-CONFIG = """cluster_id: 93
+CONFIG = """{more}cluster_id: 93
 cluster_key_file: {folder}/cluster.key
 node: 1
 data_dir: {folder}/data
@@ -43,11 +43,11 @@ def key_file(path, digit):
 
 
 @contextlib.contextmanager
-def node(folder, stderr, closed=(), host=HOST, wrapper=()):
+def node(folder, stderr, closed=(), host=HOST, wrapper=(), more=""):
     if not (folder / "late").exists():
         key_file(folder / "cluster.key", "1")
     config = folder / "node.yaml"
-    config.write_text(CONFIG.format(folder=folder, host=host, metrics=HOST), encoding="utf-8")
+    config.write_text(CONFIG.format(folder=folder, host=host, metrics=HOST, more=more), encoding="utf-8")
     config.chmod(0o600)
     with subprocess.Popen([*wrapper, binary("hedgerow-node"), "run", "--config", config], stderr=stderr,
                           preexec_fn=lambda: [os.close(each) for each in closed]) as process:
@@ -224,6 +224,43 @@ def test_a_node_waits_for_a_port_that_another_program_has(tmp_path, kind):
             other.close()
             wait_until(lambda: serves(tmp_path), 5, "it serves")
             assert process.poll() is None and status(tmp_path)["problems"] == []
+
+
+def test_a_node_that_waits_reads_its_log_again_and_a_stop_ends_that_at_once(tmp_path):
+    """A pipe among the log's files holds the second try at it."""
+    with open(tmp_path / "log", "ab") as stderr, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
+        with node(tmp_path, stderr) as process:
+            wait_until(lambda: serves(tmp_path), WITHIN_S, "there is a log")
+            process.send_signal(signal.SIGTERM)
+            process.wait(timeout=WITHIN_S)
+        other.bind((HOST, 4802))
+        with node(tmp_path, stderr) as process:
+            wait_until(lambda: any(f"{HOST}:4802" in each for each in status(tmp_path).get("problems", [])), WITHIN_S, "the problem")
+            os.mkfifo(tmp_path / "data" / "segments" / "ffff", 0o600)
+            other.close()
+            wait_until(lambda: "checks the log" in status(tmp_path).get("starting", ""), WITHIN_S, "it says that it reads its log")
+            assert status(tmp_path)["problems"] == []
+            process.send_signal(signal.SIGTERM)
+            assert process.wait(timeout=5) in (0, -signal.SIGTERM)
+
+
+def test_a_node_whose_user_may_not_give_the_default_monitoring_socket_to_its_group_serves_without(tmp_path):
+    folder = tmp_path / "node"
+    folder.mkdir()
+    key_file(folder / "cluster.key", "1")
+    (folder / "node.yaml").touch()
+    for each in (folder, *folder.iterdir()):
+        os.chown(each, 65534, 65534)
+    for above in folder.parents[:-2]:
+        above.chmod(above.stat().st_mode | 0o011)
+    nobody = ("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups")
+    log = tmp_path / "log"
+    with open(log, "ab") as stderr, node(folder, stderr, wrapper=nobody, more="monitor_group: daemon\n") as process:
+        wait_until(lambda: serves(folder), WITHIN_S, "it serves")
+        assert not any("monitor" in each for each in status(folder)["problems"]), status(folder)["problems"]
+        time.sleep(2.5)  # it is not tried again
+        assert log.read_text().count("serves without a monitoring socket: give the socket ") == 1
+        assert process.poll() is None and not (folder / "monitor.sock").exists()
 
 
 def test_a_node_waits_for_a_key_file_and_sighup_looks_at_once(tmp_path):

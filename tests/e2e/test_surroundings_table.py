@@ -39,6 +39,8 @@ class Row:
     prepared: str = ""
     restored: str = ""
     ahead_s: float = 0.0  # the wall clock
+    jumps: bool = False  # it is put right once the program serves
+    preload: str = ""
     start_s: float = 20.0
 
 
@@ -66,14 +68,18 @@ ROWS = [
     Row("/tmp is full", sh=full("/tmp")), Row("/tmp is read-only", sh=tmpfs("/tmp", "ro")), Row("/tmp is noexec", sh=tmpfs("/tmp", "noexec")),
     Row("/var is read-only", sh="mount --bind /var /var; mount -o remount,bind,ro /var"), Row("/var is full", sh=full("/var")),
     Row("/run is noexec", sh="mount --bind /run /run; mount -o remount,bind,noexec /run"),
-    Row("/run is read-only", sh="mount --bind /run /run; mount -o remount,bind,ro /run", programs=(PROXY,), holds=r"/run/hedgerow.*[Rr]ead-only file system"),
-    Row("/run is full", sh=FULL_RUN, programs=(PROXY,), holds=r"/run/hedgerow/\S+\.lock: No space left on device"),
+    Row("/run is read-only for 3 s", sh="mount --bind /run /run; mount -o remount,bind,ro /run; (sleep 3; mount -o remount,bind,rw /run) &", programs=(PROXY,)),
+    Row("/run is full for 3 s", sh=FULL_RUN + "; (sleep 3; rm /run/hedgerow/filler) &", programs=(PROXY,)),
+    Row("IPv6 was off at boot", preload="hr-no_ipv6.so"),
+    Row("no DNS server answers", sh="echo nameserver 192.0.2.53 >/tmp/surroundings.resolv; mount --bind /tmp/surroundings.resolv /etc/resolv.conf; "
+        "rm /tmp/surroundings.resolv"),
     Row("standard descriptors are closed", sh="exec <&- >&- 2>&-"), Row("stdout and stderr are full", sh="exec >/dev/full 2>/dev/full"),
     Row("64 descriptors", within=("prlimit", "--nofile=64:64"), programs=(NODE,)),
     Row("64 descriptors, of a daemon that needs more", within=("prlimit", "--nofile=64:64"), programs=(PROXY,), holds="only 64 files may be open .*LimitNOFILE="),
     Row("no locked memory", within=("prlimit", "--memlock=0:0")),
     Row("LANG=C", within=("env", "-i", "LANG=C")), Row("LANG=tr_TR", within=("env", "LANG=tr_TR.UTF-8", "LC_ALL=tr_TR.UTF-8")),
     Row("the clock is in 1970", ahead_s=-time.time() + 3600), Row("the clock is in 2106", ahead_s=4294967300 - time.time()),
+    Row("the clock leaves 1970", ahead_s=-time.time() + 3600, jumps=True), Row("the clock comes back from 2106", ahead_s=4294967300 - time.time(), jumps=True),
     Row("a time namespace", within=in_time_namespace(-time.monotonic() / 2), programs=(NODE,)),
     Row("10,000 routes", prepared="ip link add many type veth peer name many0; ip link set many up; ip link set many0 up; "
         "seq 0 9999 | awk '{print \"route add 172.\" 16+int($1/65536)%16 \".\" int($1/256)%256 \".\" $1%256 \"/32 dev many\"}' | ip -batch -",
@@ -88,17 +94,20 @@ ROWS = [
 LONG = {"1,000 veths", "200 namespaces"}
 # Where another test has the row.
 ELSEWHERE = {
-    "IPv6 off at run time, of a proxy": "test_follow_network.py", "a time namespace, of a proxy": "test_surroundings.py", "every signal": "test_surroundings.py", "a port that is taken, and freed": "test_surroundings.py",
-    "a log that no process reads": "test_surroundings.py", "the node's disk is full": "test_full_disk_start.py", "a small limit of descriptors": "proxy/daemon/start_faults_test.cc",
+    "IPv6 off at run time, of a proxy": "test_follow_network.py", "IPv6 off at boot, every command": "test_surroundings.py",
+    "a time namespace, of a proxy": "test_surroundings.py", "every signal": "test_surroundings.py", "a port that is taken, and freed": "test_surroundings.py",
+    "a log that no process reads": "test_surroundings.py", "the node's disk is full": "test_full_disk_start.py",
+    "`KillUserProcesses`, of a daemon of `up`": "test_adoption.py", "a small limit of descriptors": "proxy/daemon/start_faults_test.cc",
 }
 
 
-def command(row: Row, folder: Path, program: list[str]) -> list[str]:
+def command(row: Row, clock: OwnClock, program: list[str]) -> list[str]:
     words = [*row.within, *program]
     if row.ahead_s:
-        clock = OwnClock(folder / "surroundings.clock")
         clock.jump(row.ahead_s)
         words = ["env", f"LD_PRELOAD={binary('hr-clock.so')}", f"HEDGEROW_LAB_CLOCK={clock.file}", *words]
+    if row.preload:
+        words = ["env", f"LD_PRELOAD={binary(row.preload)}", *words]
     return ["unshare", "--mount", "--propagation", "private", "sh", "-ec", f'{row.sh}\nexec "$@"', "sh", *words] if row.sh else words
 
 
@@ -113,10 +122,13 @@ def prepared(row: Row, host):
             host.run(["sh", "-c", row.restored], timeout=60)
 
 
-def judge(row: Row, process: subprocess.Popen, log: Path, serves) -> None:
+def judge(row: Row, process: subprocess.Popen, log: Path, clock: OwnClock, serves) -> None:
     try:
         if row.holds == SERVES:
             wait_until(lambda: process.poll() is not None or serves(), row.start_s, f"{row.name}: serves")
+            if row.jumps:
+                clock.jump(0)
+                wait_until(serves, row.start_s, f"{row.name}: serves on")
             assert process.poll() is None, f"{row.name}: ended with {process.returncode}: {log.read_text(errors='replace')}"
         else:
             assert process.wait(row.start_s) in (1, 2, 4)
@@ -138,7 +150,7 @@ def cases(program: str) -> list:
 
 @pytest.mark.parametrize("row", cases(PROXY))
 def test_a_proxy(lab, servers, product, row):
-    log = product.folder / "surroundings.log"
+    log, clock = product.folder / "surroundings.log", OwnClock(product.folder / "surroundings.clock")
     log.write_text("")
 
     def serves() -> bool:
@@ -148,8 +160,8 @@ def test_a_proxy(lab, servers, product, row):
 
     with prepared(row, lab.client):
         file = product.write(product.config(unattended_timeout="30s"))
-        process = lab.client.popen(command(row, product.folder, [str(BIN / PROXY), "--config", str(file)]), log=log)
-        judge(row, process, log, serves)
+        process = lab.client.popen(command(row, clock, [str(BIN / PROXY), "--config", str(file)]), log=log)
+        judge(row, process, log, clock, serves)
 
 
 @pytest.fixture(scope="module")
@@ -161,15 +173,16 @@ def replica():
 @pytest.mark.parametrize("row", cases(NODE))
 def test_a_node(replica, row):
     log = replica.scratch("surroundings") / "log"
+    clock = OwnClock(log.parent / "clock")
     with DataDirs("surround", "memory") as data, prepared(row, replica):
         log.write_text("")
         node = HedgerowNode(replica, 1, [replica], data.path / "a")
         node.data_dir.mkdir(exist_ok=True)
         words = node.command()
         at = words.index(str(binary(NODE)))
-        process = replica.popen([*words[:at], *command(row, log.parent, words[at:])], log=log)
+        process = replica.popen([*words[:at], *command(row, clock, words[at:])], log=log)
         hkv = [binary("hkv"), "--server", node.endpoint, "--timeout", "1s", "put", "a", row.name]
         try:
-            judge(row, process, log, lambda: replica.run(hkv, check=False).returncode == 0)
+            judge(row, process, log, clock, lambda: replica.run(hkv, check=False).returncode == 0)
         finally:
             node.lose_memory()

@@ -169,10 +169,9 @@ std::string MonitorSocketOf(const NodeConfig& config) {
 
 absl::StatusOr<std::unique_ptr<operate::AdminSocket>> ServeMonitor(const NodeConfig& config, NodeControl& control,
                                                                    NodeFacts facts) {
-  const std::string path = MonitorSocketOf(config);
-  if (path.empty()) return nullptr;
-  return operate::AdminSocket::Listen(path, std::make_unique<Monitor>(control, std::move(facts)),
-                                      OptionsOf("give this node its own monitor_socket", config.monitor_group));
+  return operate::AdminSocket::ListenForGroup(config.monitor_socket, config.admin_socket,
+                                              std::make_unique<Monitor>(control, std::move(facts)),
+                                              OptionsOf("give this node its own monitor_socket", config.monitor_group));
 }
 
 }  // namespace hedgerow::node

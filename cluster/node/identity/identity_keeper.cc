@@ -11,7 +11,6 @@
 #include "cluster/node/identity/host_memory.h"
 #include "cluster/storage/errors.h"
 #include "cluster/storage/watermark.h"
-#include "net/steady_wait.h"
 
 namespace hedgerow::node {
 namespace {
@@ -97,6 +96,7 @@ IdentityKeeper::~IdentityKeeper() {
   {
     absl::MutexLock lock(&mutex_);
     stopping_ = true;
+    superseded_.SignalAll();
   }
   if (writer_.joinable()) writer_.join();
 }
@@ -207,6 +207,7 @@ void IdentityKeeper::ChangeSoon() {
   if (!writer_.joinable()) writer_ = std::thread([this] { Run(); });
   absl::MutexLock lock(&mutex_);
   queued_ = wanted_;
+  superseded_.SignalAll();
 }
 
 void IdentityKeeper::Run() {
@@ -233,7 +234,7 @@ void IdentityKeeper::QueueAgain(storage::Identity identity) {
   const auto superseded = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return stopping_ || queued_.has_value(); };
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mutex_) { return !writing_; };
   absl::MutexLock lock(&mutex_);
-  if (net::AwaitSteadily(mutex_, absl::Condition(&superseded), kRetry)) return;
+  if (superseded_.Await(mutex_, kRetry, superseded)) return;
   mutex_.Await(absl::Condition(&idle));
   if (!written_.ok() && !superseded()) queued_ = std::move(identity);
 }

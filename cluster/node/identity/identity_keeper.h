@@ -25,6 +25,7 @@
 #include "cluster/node/peers/copy_register.h"
 #include "cluster/raft/types.h"
 #include "cluster/storage/identity.h"
+#include "net/steady_wait.h"
 
 namespace hedgerow::node {
 
@@ -93,6 +94,7 @@ class IdentityKeeper final : public CopyRegister {
   storage::Identity wanted_;  // the loop's
 
   mutable absl::Mutex mutex_;
+  net::SteadyCondVar superseded_;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::optional<storage::Identity> queued_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;  // by whichever thread
