@@ -67,6 +67,10 @@ def write_log() -> None:
         write(_lines.get())
 
 
+# What an answer of a server, a file or a program can be: each is said, and tried again.
+FAILURES = (OSError, http.client.HTTPException, subprocess.SubprocessError, yaml.YAMLError, ValueError, AttributeError, KeyError, TypeError)
+
+
 class Gone(Exception):
     """The server has forgotten the version that a watch was to go on from (410): everything is listed anew."""
 
@@ -142,7 +146,7 @@ class Slices(threading.Thread):
                 log("the server has forgotten where the watch was: listing anew")
                 version = ""
                 time.sleep(0.1)
-            except (OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+            except FAILURES as error:
                 log(f"cannot follow the EndpointSlices, and tries again: {type(error).__name__}: {error}")
                 time.sleep(wait_s * random.uniform(0.8, 1.2))
                 wait_s = min(wait_s * 2, LONGEST_WAIT_S)
@@ -272,15 +276,17 @@ class File:
         # Of the same folder, so that the rename is one step. A configuration may hold keys.
         new = self._path.with_name(f".{self._path.name}.new")
         new.unlink(missing_ok=True)
-        with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "w", encoding="utf-8") as out:
-            out.write(text)
-            out.flush()
-            os.fsync(out.fileno())
-        done = self.command("validate", "--config", str(new))
-        if done.returncode != 0:
-            new.unlink()
-            raise ValueError(f"the configuration has errors, and the former one stays:\n{done.stdout}{done.stderr}".rstrip())
-        new.rename(self._path)
+        try:
+            with open(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o640), "w", encoding="utf-8") as out:
+                out.write(text)
+                out.flush()
+                os.fsync(out.fileno())
+            done = self.command("validate", "--config", str(new))
+            if done.returncode != 0:
+                raise ValueError(f"the configuration has errors, and the former one stays:\n{done.stdout}{done.stderr}".rstrip())
+            new.rename(self._path)
+        finally:
+            new.unlink(missing_ok=True)
 
     def restore(self, text: str | None) -> None:
         if text is not None:
@@ -296,7 +302,7 @@ def configure_once(arguments: argparse.Namespace, api: Api | None) -> int:
     while api is not None and slices is None:
         try:
             slices = list(api.list()[0].values())
-        except (Gone, OSError, http.client.HTTPException, ValueError, KeyError, TypeError) as error:
+        except (Gone, *FAILURES) as error:
             log(f"cannot list the EndpointSlices: {type(error).__name__}: {error}")
             if time.monotonic() > deadline:
                 break
@@ -304,7 +310,7 @@ def configure_once(arguments: argparse.Namespace, api: Api | None) -> int:
     file = File(Path(arguments.out), arguments.hedgerow)
     try:
         file.replace(Wanted(arguments).text(slices))
-    except (OSError, ValueError, AttributeError, yaml.YAMLError) as error:
+    except FAILURES as error:
         log(str(error))
         return 0 if file.text() is not None else 1
     return 0
@@ -325,7 +331,7 @@ class Keeper:
         """False: there is something left to do, with the same input."""
         try:
             text = self._wanted.text(slices)
-        except (OSError, ValueError, AttributeError, yaml.YAMLError, KeyError, TypeError) as error:
+        except FAILURES as error:
             return self._refuse(str(error), f"the configuration cannot be used, and the former one stays: {error}")
         if text == self._in_force:
             return True
@@ -336,7 +342,7 @@ class Keeper:
         try:
             if before != text:
                 self._file.replace(text)
-        except (OSError, ValueError) as error:
+        except ValueError as error:  # what the system refuses is tried again soon
             return self._refuse(text, str(error))
         done = self._file.command("reload", "--socket", self._socket)
         if done.returncode == 0:
@@ -378,7 +384,7 @@ def keep(arguments: argparse.Namespace, api: Api | None) -> None:
             continue  # nothing is known yet: what the file says stays
         try:
             done = keeper.step(slices.known if slices is not None else None)
-        except (OSError, subprocess.SubprocessError) as error:
+        except FAILURES as error:
             log(f"trying again: {error}")
             done = False
 
@@ -423,9 +429,12 @@ def main() -> int:
         return configure_once(arguments, api)
     global _writer
     _writer = threading.Thread(target=write_log, daemon=True)
-    _writer.start()
-    keep(arguments, api)
-    return 0
+    try:
+        _writer.start()
+        keep(arguments, api)
+    except RuntimeError as error:
+        write(f"{error}: raise the container's limit of processes (pids), and start again")
+    return 1
 
 
 if __name__ == "__main__":

@@ -79,6 +79,15 @@ class Run:
         self.live(lane.recording(self.trace))
         return lane.places(self.name, self.trace)
 
+    def holds_with_short_writes(self) -> bool:
+        for word in ("once", "WRONG"):
+            try:
+                self.live(lane.short_writes())
+                return True
+            except Wrong as why:
+                print(f"{word} {self.name}, where the kernel takes half of each write: {why}", flush=True)
+        return False
+
     def try_fault(self, fault: lane.Fault) -> None:
         """Wrong is what is wrong twice: a machine that is busy makes a life late, and not the next one, too."""
         for word in ("once", "WRONG"):
@@ -141,6 +150,7 @@ def main() -> int:
                 for place in places:
                     print(f"  {place.call} {place.nth} {place.where}")
                 continue
+            failed |= not run.holds_with_short_writes()
             until = None if args.all else began + args.seconds * (number + 1) / len(names)
             faults = drawn(faults, args.seed)
             for fault in faults:

@@ -12,6 +12,7 @@ import shutil
 from collections import Counter
 from pathlib import Path
 
+from deploy.lab.programs import binary
 from faults.errnos import OF_CALL, ONLY_ONCE, of
 
 ONCE, FROM_THEN_ON = "once", "from then on"
@@ -22,6 +23,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 _BY_DESCRIPTOR = re.compile(r"read|write|recv|poll|epoll|fcntl|pread|pwrite|getdents")
 _CHILD = re.compile(r" (?:vfork\(|<\.\.\. vfork|clone3?\((?!.*CLONE_THREAD)|<\.\.\. clone |<\.\.\. clone3 (?!.*parent_tid)).* = (\d+)$")
 _LIBRARY = re.compile(r'(?:openat\(.*|read\(\d+<[^>]*)\.so\b')
+_MODULE = re.compile(r'openat\(.*\.pyc?"')  # of Python, whose start is long
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,7 +58,12 @@ def _command(trace: Path, calls: str, *options: str) -> list[str]:
 
 
 def recording(trace: Path) -> list[str]:
-    return _command(trace, ",".join(f"?{call}" for call in OF_CALL))
+    return _command(trace, ",".join(f"?{call}" for call in (*OF_CALL, "execve")))
+
+
+def short_writes() -> list[str]:
+    """To stand before the program's command line: the kernel takes half of each write, and nothing may be wrong."""
+    return ["env", f"LD_PRELOAD={binary('hr-short_writes.so')}"]
 
 
 def injecting(fault: Fault, trace: Path) -> list[str]:
@@ -92,19 +99,24 @@ def places(life: str, trace: Path) -> list[Place]:
     lines = trace.read_text(encoding="utf-8", errors="replace").splitlines()
     loaded: dict[str, int] = {}  # by process
     seen: Counter[str] = Counter()
+    programs: Counter[str] = Counter()
     for number, line in enumerate(lines):
         pid = line.split(None, 1)[0]
         seen[pid] += 1
-        if seen[pid] < 300 and _LIBRARY.search(line):
+        programs[pid] += " execve(" in line and line.endswith(" = 0")
+        if programs[pid] < 2 and (_MODULE.search(line) or (seen[pid] < 300 and _LIBRARY.search(line))):
             loaded[pid] = number
     of_thread: Counter[tuple[str, str]] = Counter()
     of_place: Counter[tuple[str, str]] = Counter()
     of_loader: Counter[str] = Counter()
+    became: Counter[str] = Counter()
     found, children, loader = [], set(), ""
     for number, line in enumerate(lines):
         if child := _CHILD.search(line):
             children.add(child[1])
-        if line.split(None, 1)[0] in children:
+        pid = line.split(None, 1)[0]
+        became[pid] += " execve(" in line and line.endswith(" = 0")
+        if pid in children or became[pid] > 1:
             continue  # another program's
         if (call := _CALL.match(line)) is None or call[2] not in OF_CALL:
             continue

@@ -9,7 +9,9 @@ lives, and is made anew after one that went wrong.
 import contextlib
 import os
 import re
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -19,7 +21,8 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(PROJECT / "tests"), str(PROJECT / "tests" / "e2e")]
 
-from deploy.lab import Lab  # noqa: E402 (the path comes first)
+from deploy.kubernetes.endpoints_test import Controller, FakeApi, endpoint, piece  # noqa: E402 (the path comes first)
+from deploy.lab import Lab  # noqa: E402
 from deploy.lab.cluster import hedgerow_cluster  # noqa: E402
 from deploy.lab.data_dirs import DataDirs  # noqa: E402
 from deploy.lab.programs import binary  # noqa: E402
@@ -27,10 +30,11 @@ from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings  # noqa:
 from harness.dns import UdpClient  # noqa: E402
 from harness.product import BIN, VIP4, Product  # noqa: E402
 from harness.stack import Stack  # noqa: E402
-from harness.steer import Group, made_folder, made_netns  # noqa: E402
+from harness.steer import HANDED, PORT, Group, made_folder, made_netns  # noqa: E402
 
 START_S, SERVE_S, END_S, COMMAND_S = 15.0, 8.0, 10.0, 25.0
 DOCUMENTED = (0, 1, 2, 3, 4)  # docs/cli.md
+WAITS = "waits for files, and looks again every second: "
 # A library's or an invariant's last words, which say nothing to an operator.
 _ABORTS = re.compile(r"terminate called|what\(\):|Check failed|invariant|ASSERTION|assertion|\*\*\* |pure virtual|core dumped|bad_alloc")
 
@@ -53,7 +57,7 @@ def until(condition: Callable[[], object], within_s: float, what: str):
 def wait_for_start(process: subprocess.Popen, log: Path, said: str) -> None:
     """What comes then judges whether it serves: the log may be what fails."""
     deadline = time.monotonic() + START_S
-    while process.poll() is None and said not in log.read_text(errors="replace") and time.monotonic() < deadline:
+    while process.poll() is None and not re.search(said, log.read_text(errors="replace")) and time.monotonic() < deadline:
         time.sleep(0.02)
 
 
@@ -129,7 +133,9 @@ class Hedgerowd:
             self.leave()
         child = self.stack.lab.client.popen([*prefix, BIN / "hedgerowd", "--config", file], log=log)
         try:
-            wait_for_start(child, log, "serves instance")
+            wait_for_start(child, log, f"serves instance|{WAITS}")
+            if child.poll() is None and WAITS in (said := log.read_text(errors="replace")) and "serves instance" not in said:
+                end(child, log)  # what it lacks may come
             made = child.poll() is None
             if made:
                 self.grow(child, log)
@@ -420,4 +426,230 @@ class Commands(Hedgerowd):
         self.down()
 
 
-LIVES = {life.name: life for life in (Hedgerowd, Adopting, Commands, Node, MemoryNode, Steer)}
+# A daemon of two processes that share their ports: it answers each datagram and greets each connection. With `alone` it does not
+# share, and is one process.
+DAEMON = """import os, select, socket, sys
+alone = "alone" in sys.argv
+alone or os.fork()
+socks = [socket.socket(socket.AF_INET, kind) for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM)]
+for sock in socks:
+    alone or sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    sock.bind(("127.0.0.1", 2055))
+socks[1].listen()
+print("bound", flush=True)
+while True:
+    for sock in select.select(socks, [], [])[0]:
+        if sock is socks[0]: sock.sendto(b"0 0", sock.recvfrom(2048)[1])
+        else: sock.accept()[0].sendall(b"0 0")"""
+
+
+class SteerAdopt(Steer):
+    """Adopts a daemon that knows nothing of it, serves, stops: the daemon goes on."""
+
+    name = "hedgerow-steer-adopt"
+
+    def start(self, prefix: Prefix, log: Path) -> tuple[Group, subprocess.Popen]:
+        group = Group(self.net, self.folder, self.tag)
+        words = [*prefix, str(BIN / "hedgerow-steer"), "adopt", "--listen", f"127.0.0.1:{PORT}", *group._where(), *map(str, self.pids)]
+        with self.net.entered(), log.open("wb") as output:
+            process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+        wait_for_start(process, log, "ready: ")
+        return group, process
+
+    def live(self, prefix: Prefix) -> None:
+        log, own = self.folder / "traced.log", self.folder / "daemon.log"
+        with self.net.entered(), own.open("wb") as output:
+            daemon = subprocess.Popen([sys.executable, "-c", DAEMON], stdin=subprocess.DEVNULL, stdout=output, stderr=output, start_new_session=True)
+        try:
+            until(lambda: own.read_text().count("bound") == 2, START_S, "the daemon")
+            self.pids = [daemon.pid, *map(int, Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split())]
+            for traced in (prefix, []):
+                group, process = self.start(traced, log)
+                try:
+                    if process.poll() is None:
+                        self.serves()
+                        command([], *group._words(("show", "--name", self.tag, "--run-dir", str(group.run_dir))))
+                        if process.poll() is None:
+                            end(process, log)
+                    elif not traced:
+                        raise Wrong(f"the next start fails: {log.read_text(errors='replace')[-300:]}")
+                    check_end(process.wait(END_S), log.read_text(errors="replace"))
+                finally:
+                    process.kill()
+                    process.wait()
+                self.serves()  # the daemon by itself
+            group.cli("clean", "--name", self.tag, ok=False)
+            if left := group.left():
+                raise Wrong(f"left behind: {left}")
+        finally:
+            os.killpg(daemon.pid, signal.SIGKILL)
+            daemon.wait()
+
+
+class SteerBind(Steer):
+    """A daemon that binds by itself gets the sockets that were handed over, or does not start and says why."""
+
+    name = "hedgerow-steer-bind"
+
+    def live(self, prefix: Prefix) -> None:
+        log = self.folder / "traced.log"
+        for traced in (prefix, []):
+            with contextlib.ExitStack() as handed, self.net.entered(), log.open("wb") as output:
+                socks = []
+                for kind in (socket.SOCK_DGRAM, socket.SOCK_STREAM):
+                    sock = handed.enter_context(socket.socket(socket.AF_INET, kind))
+                    sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # connections of the life before
+                    sock.bind(("127.0.0.1", PORT))
+                    socks.append(sock)
+                socks[1].listen()
+                numbers = [sock.fileno() for sock in socks]
+                process = subprocess.Popen([sys.executable, "-c", HANDED, ",".join(map(str, numbers)), *(traced or ["/usr/bin/env"]), str(BIN / "hedgerow-steer"),
+                                            "bind", "--", sys.executable, "-c", DAEMON, "alone"], stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=numbers)
+            try:
+                wait_for_start(process, log, "bound")
+                said = log.read_text(errors="replace")
+                if process.poll() is None:
+                    self.serves()
+                elif not re.search("Traceback|error while loading", said):  # the daemon's own words
+                    check_end(process.returncode, said)
+                    if not traced:
+                        raise Wrong(f"the next start fails: {said[-300:]}")
+            finally:
+                process.kill()
+                process.wait()
+                self.net.kill_all()
+
+
+class Endpoints:
+    """hedgerow-endpoints: writes the file from a list and from an event, has the daemon reload, stops."""
+
+    name = "hedgerow-endpoints"
+
+    def __init__(self, tag: str):
+        self.tag = tag
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        pass
+
+    def live(self, prefix: Prefix) -> None:
+        with made_folder() as folder:
+            controller = Controller(folder, None)
+            for traced in (prefix, []):
+                with FakeApi() as controller.api:
+                    self._live(traced, controller)
+            if left := list(folder.glob(".*.new")):
+                raise Wrong(f"left behind: {left}")
+
+    def _live(self, traced: Prefix, controller: Controller) -> None:
+        api, log = controller.api, controller.folder / "log"
+        a, b = (endpoint(f"10.77.0.{number}", f"dns-{number}") for number in (21, 22))
+        api.slices = [piece("dns-1", a)]
+        with log.open("wb") as output:
+            process = subprocess.Popen([*traced, *controller.words()], stdout=output, stderr=output)
+
+        def has(count: int) -> bool:
+            """Or it says what it cannot do."""
+            return process.poll() is not None or len(controller.backends()) == count or bool(re.search("(tries|trying) again|stays:", controller.log()))
+
+        try:
+            until(lambda: has(1), START_S, "the list is in the file")
+            api.send("MODIFIED", piece("dns-1", a, b))
+            until(lambda: has(2), START_S, "the event is in the file")
+            until(lambda: has(-1) or controller.asked("reload") > 0, START_S, "the reload")
+            if process.poll() is None:
+                end(process, log)
+            elif not traced:
+                raise Wrong(f"the next start fails: {controller.log()[-300:]}")
+            if "Traceback" in controller.log():
+                raise Wrong(f"it ended by a traceback: {controller.log()[-300:]}")
+            check_end(process.returncode, controller.log())
+        finally:
+            process.kill()
+            process.wait()
+            api.shutdown()
+
+
+class Store:
+    """One node that others' lives ask."""
+
+    def __init__(self, tag: str):
+        self.tag = tag
+
+    def __enter__(self):
+        with contextlib.ExitStack() as stack:
+            self.lab = stack.enter_context(Lab(self.tag, replicas=1))
+            self.data = stack.enter_context(DataDirs(self.tag, "memory"))
+            cluster = hedgerow_cluster(self.lab, self.data.path, NodeSettings(durability="disk"))
+            self.cluster = stack.enter_context(cluster)
+            self.cluster.wait_ready()
+            self.node = cluster.nodes[0]
+            self.hkv([], "put", "kept", "value")
+            self._running = stack.pop_all()
+        return self
+
+    def __exit__(self, *_exc) -> None:
+        self._running.close()
+
+    def hkv(self, prefix: Prefix, *words: str) -> subprocess.CompletedProcess:
+        return self.lab.client.run([*prefix, binary("hkv"), "--server", self.node.endpoint, "--timeout", "3s", *words], check=False, timeout=COMMAND_S)
+
+    def expect(self, key: str, value: str) -> None:
+        if (found := self.hkv([], "get", key).stdout.strip()) != value:
+            raise Wrong(f"lost: {key} is {found!r}, {value!r} was acknowledged")
+
+
+class Hkv(Store):
+    """hkv: writes, reads, counts, deletes, each to its end."""
+
+    name = "hkv"
+    lives = 0
+
+    def live(self, prefix: Prefix) -> None:
+        Hkv.lives += 1
+        key, value = f"k{Hkv.lives}", f"v{Hkv.lives}"
+        for words in (["put", key, value], ["get", key], ["cas", key, value, value], ["incr", f"n{key}"], ["delete", f"n{key}"]):
+            done = self.hkv(prefix, *words)
+            check_end(done.returncode, done.stdout + done.stderr)
+            if words[0] == "put" and done.returncode == 0:
+                self.expect(key, value)
+        self.expect("kept", "value")
+
+
+class Restore(Store):
+    """hedgerow-node restore: makes the log of a stopped node from a backup; a node then serves what was in it."""
+
+    name = "hedgerow-node-restore"
+    lives = 0
+
+    def __enter__(self):
+        super().__enter__()
+        self.backup = self.data.path / "backup"
+        command([], binary("hedgerow-node"), "backup", "--out", self.backup, "--socket", self.node.socket)
+        end(self.node.process, self.node.log)
+        return self
+
+    def live(self, prefix: Prefix) -> None:
+        node = self.node
+        shutil.rmtree(node.data_dir)
+        node.lose_memory()
+        for traced in (prefix, [], []):
+            done = self.node.host.run([*traced, binary("hedgerow-node"), "restore", "--config", node.file, "--from", self.backup], check=False, timeout=COMMAND_S)
+            check_end(done.returncode, done.stdout + done.stderr)
+            if done.returncode == 0:
+                break
+            if not traced and "is not empty" not in done.stderr:
+                raise Wrong(f"the next restore fails: {done.stderr[-300:]}")
+            if not traced:
+                shutil.rmtree(node.data_dir)  # as it says
+        else:
+            raise Wrong(f"a restore into an empty folder fails: {done.stderr[-300:]}")
+        node.start()
+        until(lambda: ((state := node.state()) is not None and state.ready) or not node.running, START_S, "the restored node")
+        self.expect("kept", "value")
+        end(node.process, node.log)
+
+
+LIVES = {life.name: life for life in (Hedgerowd, Adopting, Commands, Node, MemoryNode, Steer, SteerAdopt, SteerBind, Endpoints, Hkv, Restore)}
