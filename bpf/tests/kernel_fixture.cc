@@ -31,16 +31,16 @@ ServiceSpec MakeService(const char *name, const char *vip, uint16_t port, const 
   service.name = name;
   service.vip = vip;
   service.port = port;
-  service.profile = profile;
-  service.delay_ns = 200 * kMillisecond;
-  service.deadline_ns = 50 * kSecond;
-  service.retention_ns = 10 * kSecond;
-  service.election_timeout_ns = 40 * kSecond;
-  service.suspect_min_ns = 40 * kSecond;
-  service.suspect_max_ns = 1000 * kSecond;
-  service.attempts = 2;
-  service.budget_ppm = 1'000'000;  // every request earns one hedge
-  service.budget_burst = 1000;
+  service.config.profile = profile;
+  service.config.delay_ns = 200 * kMillisecond;
+  service.config.deadline_ns = 50 * kSecond;
+  service.config.retention_ns = 10 * kSecond;
+  service.config.election_timeout_ns = 40 * kSecond;
+  service.config.suspect_min_ns = 40 * kSecond;
+  service.config.suspect_max_ns = 1000 * kSecond;
+  service.config.attempts = 2;
+  service.config.budget_ppm = 1'000'000;  // every request earns one hedge
+  service.config.budget_burst = 1000;
   service.backends = std::move(backends);
   return service;
 }
@@ -155,8 +155,8 @@ DataPlaneSpec PacketTest::Spec() {
     spec.services.back().cluster = ipv6 ? ClusterSpec{kCluster6, {kKey6}, kEpoch6, kAnnouncePort}
                                         : ClusterSpec{kCluster4, {kKey4}, 0, kAnnouncePort};
   }
-  spec.services[kOnceService].attempts = 1;
-  spec.services[kRaw4Service].attempts = 3;
+  spec.services[kOnceService].config.attempts = 1;
+  spec.services[kRaw4Service].config.attempts = 3;
   spec.max_requests = 256;
   spec.max_parked = 128;
   spec.max_flows = spec.max_connections = 1024;

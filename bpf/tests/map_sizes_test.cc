@@ -46,7 +46,7 @@ TEST_F(MapSizesTest, ThePlanIsWhatTheKernelHas) {
   spec.max_connections = defaults.max_connections;
   Start(spec);
   std::map<std::string, MapSize> planned;
-  const auto sizes = MapSizes(BoundsOf(spec), static_cast<uint32_t>(libbpf_num_possible_cpus()));
+  const auto sizes = MapSizes(spec, static_cast<uint32_t>(libbpf_num_possible_cpus()));
   ASSERT_TRUE(sizes.ok()) << sizes.status();
   for (const MapSize &size : *sizes) planned[size.name] = size;
   uint64_t planned_bytes = 0, kernel_bytes = 0;

@@ -103,15 +103,15 @@ TEST_F(ReconfigureTest, WhatAnAdministratorHasSwitchedHoldsUnlessTheConfiguratio
   ASSERT_TRUE(plane().policy().SetDryRun("raw4", true).ok());
   ASSERT_TRUE(plane().policy().SetDrained("raw4", "b", true).ok());
   DataPlaneSpec spec = WithIds();
-  Raw(spec).delay_ns = 7 * kMillisecond;
+  Raw(spec).config.delay_ns = 7 * kMillisecond;
   Reconfigure(spec);
   const ServiceSnapshot same = plane().reader().Read(false)->services[kRaw4Service];
   EXPECT_TRUE(same.bypass && same.dry_run && same.backends[1].drained);
   EXPECT_EQ(same.delay_ns, 7 * kMillisecond);
   EXPECT_EQ(Wheel().shortest_delay_ns, 7 * kMillisecond);
-  Raw(spec).dry_run = true;
+  Raw(spec).config.switches = HR_SWITCH_DRY_RUN;
   Reconfigure(spec);
-  Raw(spec).dry_run = false;
+  Raw(spec).config.switches = 0;
   Reconfigure(spec);
   EXPECT_FALSE(plane().reader().Read(false)->services[kRaw4Service].dry_run);
 }
@@ -142,7 +142,7 @@ TEST_F(ReconfigureTest, AVipPassesFromOneServiceToAnother) {
 
 TEST_F(ReconfigureTest, WhatMayBeDuplicatedChangesAndWhatIsInFlightIsAnswered) {
   DataPlaneSpec spec = WithIds();
-  Raw(spec).profile = PairedBy(4, R"(operations: [{match: [{offset: 4, bytes: "01"}]}])");
+  Raw(spec).config.profile = PairedBy(4, R"(operations: [{match: [{offset: 4, bytes: "01"}]}])");
   const auto request = [](uint8_t id, uint8_t operation) {
     return PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {id, 0, 0, 0, operation, 0, 0, 0}).Build();
   };
@@ -168,7 +168,7 @@ TEST_F(ReconfigureTest, AServiceThatComesBackFollowsItsOwnClusterAndNoOther) {
   Reconfigure(without);
   DataPlaneSpec other = whole;
   ++other.services[kHkv4Service].cluster->id;
-  other.services[kHkv4Service].dry_run = true;
+  other.services[kHkv4Service].config.switches = HR_SWITCH_DRY_RUN;
   Reconfigure(other);
   EXPECT_EQ(LeaderOf(kHkv4Service).leader, 0) << "the primary, until that cluster says otherwise";
   EXPECT_EQ(LeaderOf(kHkv4Service).term, 0u);
@@ -220,7 +220,7 @@ TEST_F(ReconfigureTest, PacketsThatAreUnderWayStrayNowhere) {
   const DataPlaneSpec with = [&] {
     DataPlaneSpec spec = WithIds();
     Raw(spec).backends.push_back(Another(Raw(spec), "10.77.0.14", 40, 3));
-    Raw(spec).delay_ns = 9 * kMillisecond;
+    Raw(spec).config.delay_ns = 9 * kMillisecond;
     return spec;
   }();
   const DataPlaneSpec without = [&] {
@@ -316,7 +316,7 @@ TEST_F(ReconfigureTest, WhatIsWrongChangesNothing) {
            [](DataPlaneSpec &spec) { spec.services.back().backends[0].address = "nowhere"; },
            [](DataPlaneSpec &spec) { spec.services.back().backends.clear(); }}) {
     DataPlaneSpec spec = WithIds();
-    spec.services[kDns4Service].delay_ns = 1;
+    spec.services[kDns4Service].config.delay_ns = 1;
     spoil(spec);
     EXPECT_EQ(plane().config().Reconfigure(spec).code(), absl::StatusCode::kInvalidArgument);
     EXPECT_EQ(ServicePolicy(kDns4Service).delay_ns, before_ns);

@@ -16,9 +16,9 @@ class ReloadCutShortTest : public ReconfigureTest {
     ServiceSpec &raw = next.services[kRaw4Service];
     raw.backends.erase(raw.backends.begin());
     raw.backends.push_back(Another(raw, "10.77.0.14", 40, 3));
-    raw.delay_ns = kMillisecond;
-    raw.dry_run = true;
-    raw.profile.one_datagram = 1;
+    raw.config.delay_ns = kMillisecond;
+    raw.config.switches = HR_SWITCH_DRY_RUN;
+    raw.config.profile.one_datagram = 1;
     next.services[kHkv4Service].cluster = ClusterSpec{kOtherCluster, {kKey6}, 0, kAnnouncePort};
     next.services[kHkv6Service].cluster->keys = {kKey4};
     ServiceSpec added = raw;

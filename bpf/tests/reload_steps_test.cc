@@ -97,7 +97,7 @@ TEST_F(ReloadStepsTest, EveryRequestIsHedgedAndAnswered) {
   DataPlaneSpec spec = WithIds();
   Raw(spec).backends.erase(Raw(spec).backends.begin());
   Raw(spec).backends.push_back(Another(Raw(spec), kD4, kD, 4));
-  Raw(spec).delay_ns *= 2;
+  Raw(spec).config.delay_ns *= 2;
   Raw(spec).primary = 2;
   const std::set<std::string> ours = {"10.77.0.11:9000", "10.77.0.12:9000", "10.77.0.13:9000", "10.77.0.14:9000"};
   std::set<std::string> asked;
@@ -154,7 +154,7 @@ TEST_F(ReloadStepsTest, ADrainedLeaderThatIsRemovedIsAskedByNobody) {
 TEST_F(ReloadStepsTest, WhatNeitherConfigurationDuplicatesIsNotDuplicated) {
   const auto with = [&](const char *match) {
     DataPlaneSpec spec = WithIds();
-    Raw(spec).profile = PairedBy(4, absl::StrCat("operations: [{match: [", match, "]}]"));
+    Raw(spec).config.profile = PairedBy(4, absl::StrCat("operations: [{match: [", match, "]}]"));
     return spec;
   };
   Reconfigure(with(R"({offset: 4, bytes: "01"})"));
@@ -196,7 +196,7 @@ TEST_F(ReloadStepsTest, AnAddedServiceIsAllThereWhenItIsFound) {
   added.vip = "10.99.0.77";
   added.port = kRawPort;
   added.id = 12;
-  added.profile = PairedBy(4);
+  added.config.profile = PairedBy(4);
   added.backends = {Another(added, kD4, kD, 0), Another(added, "10.77.0.15", kD + 1, 1)};
   for (BackendSpec &backend : added.backends) backend.port = kRawPort;
   added.primary = 0;

@@ -32,10 +32,10 @@ hedgerow::DataPlaneSpec SmallSpec() {
   service.name = "dns";
   service.vip = "192.0.2.1";
   service.port = 53;
-  service.profile = hedgerow::BuiltInProfile("dns");
-  service.delay_ns = 10'000'000;
-  service.deadline_ns = 2'000'000'000;
-  service.retention_ns = 1'000'000'000;
+  service.config.profile = hedgerow::BuiltInProfile("dns");
+  service.config.delay_ns = 10'000'000;
+  service.config.deadline_ns = 2'000'000'000;
+  service.config.retention_ns = 1'000'000'000;
   service.backends = {{"a", "192.0.2.11", 53, 1}, {"b", "192.0.2.12", 53, 1}};
   // Without a cluster the verifier would not look at what takes announcements.
   service.cluster = hedgerow::ClusterSpec{.id = 1, .keys = {{1, 1}}, .epoch = 0, .announce_port = 4803};

@@ -108,51 +108,33 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
     return absl::NotFoundError("fake: no such backend");
   }
   absl::Status UnpinLeader(const std::string& service) override {
-    for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name != service) continue;
-      candidate.leader.leader = candidate.leader.published;
-      candidate.leader.pinned = 0;
-    }
-    return absl::OkStatus();
+    return Of(service, [](ServiceSnapshot& each) {
+      each.leader.leader = each.leader.published;
+      each.leader.pinned = 0;
+    });
   }
   absl::Status ForgetLeader(const std::string& service) override {
-    for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name == service) candidate.leader = {};
-    }
-    return absl::OkStatus();
+    return Of(service, [](ServiceSnapshot& each) { each.leader = {}; });
   }
   absl::Status SetBypass(const std::string& service, bool on) override {
-    for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name == service) candidate.bypass = on;
-    }
-    return absl::OkStatus();
+    return Of(service, [on](ServiceSnapshot& each) { each.bypass = on; });
   }
   absl::Status SetDryRun(const std::string& service, bool on) override {
-    for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name == service) candidate.dry_run = on;
-    }
-    return absl::OkStatus();
+    return Of(service, [on](ServiceSnapshot& each) { each.dry_run = on; });
   }
   absl::Status SetDrained(const std::string& service, const std::string& backend, bool on) override {
-    for (ServiceSnapshot& candidate : snapshot.services) {
-      for (BackendSnapshot& each : candidate.backends) {
-        if (candidate.name == service && each.name == backend) each.drained = on;
-      }
-    }
-    return absl::OkStatus();
+    return Of(service, [&](ServiceSnapshot& each) {
+      for (BackendSnapshot& candidate : each.backends)
+        if (candidate.name == backend) candidate.drained = on;
+    });
   }
   absl::Status SetDelay(const std::string& service, uint64_t delay_ns) override {
-    for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name == service) candidate.delay_ns = delay_ns;
-    }
-    return absl::OkStatus();
+    return Of(service, [delay_ns](ServiceSnapshot& each) { each.delay_ns = delay_ns; });
   }
   absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override {
-    for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name == service)
-        candidate.preferred = backend.has_value() ? static_cast<uint32_t>(*backend) + 1 : 0;
-    }
-    return absl::OkStatus();
+    return Of(service, [backend](ServiceSnapshot& each) {
+      each.preferred = backend.has_value() ? static_cast<uint32_t>(*backend) + 1 : 0;
+    });
   }
   absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) override {
     unhealthy[service] = backends;
@@ -166,16 +148,10 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
     return absl::OkStatus();
   }
   absl::Status SetBackendLoad(const std::string& service, size_t backend, const LearnedLoad& learned) override {
-    for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name == service) candidate.backends.at(backend).learned = learned;
-    }
-    return absl::OkStatus();
+    return Of(service, [&](ServiceSnapshot& each) { each.backends.at(backend).learned = learned; });
   }
   absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override {
-    for (ServiceSnapshot& candidate : snapshot.services) {
-      if (candidate.name == service) candidate.backends.at(backend).p95_ns = p95_ns;
-    }
-    return absl::OkStatus();
+    return Of(service, [&](ServiceSnapshot& each) { each.backends.at(backend).p95_ns = p95_ns; });
   }
 
   // Tells `trace_events` once, whatever is asked for.
@@ -210,6 +186,14 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
   std::vector<hr_trace_event> trace_events;
   hr_trace_filter trace_filter{};
   int traces_open = 0;
+
+ private:
+  template <typename Change>
+  absl::Status Of(const std::string& service, const Change& change) {
+    for (ServiceSnapshot& each : snapshot.services)
+      if (each.name == service) change(each);
+    return absl::OkStatus();
+  }
 };
 
 }  // namespace hedgerow

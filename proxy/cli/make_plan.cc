@@ -15,6 +15,7 @@
 #include "proxy/kernel_part/map_sizes.h"
 #include "proxy/config/built_in_profiles.h"
 #include "proxy/config/emit.h"
+#include "proxy/start/spec.h"
 #include "net/bpffs.h"
 
 namespace hedgerow::cli {
@@ -56,18 +57,8 @@ void Attachments(const v1::Config& config, const Topology& topology, v1::Plan& p
   on_uplinks("splitter", "egress");
 }
 
-void Maps(const v1::Config& config, int cpus, v1::Plan& plan) {
-  size_t backends = 0;
-  for (const v1::Service& service : config.services()) backends += static_cast<size_t>(service.backends_size());
-  const auto services = static_cast<size_t>(config.services_size());
-  const v1::Limits& limits = config.limits();
-  const MapBounds bounds = {.requests = static_cast<uint32_t>(limits.requests()),
-                            .parked = static_cast<uint32_t>(limits.parked()),
-                            .flows = static_cast<uint32_t>(limits.flows()),
-                            .connections = static_cast<uint32_t>(limits.connections()),
-                            .fragments = static_cast<uint32_t>(limits.fragments()),
-                            .room = RoomFor(services, backends)};
-  const auto sizes = MapSizes(bounds, static_cast<uint32_t>(cpus));
+void Maps(const v1::Config& config, const Topology& topology, int cpus, v1::Plan& plan) {
+  const auto sizes = MapSizes(MakeSpec(config, topology, {}), static_cast<uint32_t>(cpus));
   if (!sizes.ok()) return plan.add_problems(std::string(sizes.status().message()));
   for (const MapSize& size : *sizes) {
     v1::PlannedMap& map = *plan.add_maps();
@@ -160,7 +151,7 @@ v1::Plan MakePlan(const v1::Config& config, const std::string& file, const Topol
   plan.set_pins(net::PinDir(net::kDefaultBpffs, config.instance()));
   Links(config, plan);
   Attachments(config, topology, plan);
-  Maps(config, cpus, plan);
+  Maps(config, topology, cpus, plan);
   Services(config, topology, plan);
   for (const Problem& problem : topology.problems) plan.add_problems(problem.ToString());
   plan.set_config(config::EmitYaml(config));

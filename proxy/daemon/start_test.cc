@@ -222,20 +222,21 @@ services:
   const ServiceSpec& service = spec.services[0];
   EXPECT_EQ(service.vip, "10.99.0.1");
   EXPECT_EQ(service.port, 7);
-  EXPECT_EQ(service.profile.request_correlation.offset, 1);
-  EXPECT_EQ(service.profile.reply_correlation.offset, 3);
-  EXPECT_EQ(service.profile.reply_correlation.length, 2);
-  EXPECT_EQ(service.delay_ns, 1'000'000u);
-  EXPECT_EQ(service.deadline_ns, 3'000'000'000u);
-  EXPECT_EQ(service.retention_ns, 4'000'000'000u);
-  EXPECT_EQ(service.attempts, 5u);
-  EXPECT_EQ(service.budget_ppm, 60'000u);
-  EXPECT_EQ(service.budget_burst, 7u);
-  ASSERT_EQ(service.clients.size(), 2u);
-  EXPECT_EQ(memcmp(&service.clients[0].mask, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0", 16), 0);
-  EXPECT_EQ(memcmp(&service.clients[1].address, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x07", 16), 0);
-  EXPECT_EQ(service.election_timeout_ns, 8'000'000u);
-  EXPECT_EQ(service.suspect_min_ns, 9'000'000u);
+  EXPECT_EQ(service.config.profile.request_correlation.offset, 1);
+  EXPECT_EQ(service.config.profile.reply_correlation.offset, 3);
+  EXPECT_EQ(service.config.profile.reply_correlation.length, 2);
+  EXPECT_EQ(service.config.delay_ns, 1'000'000u);
+  EXPECT_EQ(service.config.deadline_ns, 3'000'000'000u);
+  EXPECT_EQ(service.config.retention_ns, 4'000'000'000u);
+  EXPECT_EQ(service.config.attempts, 5u);
+  EXPECT_EQ(service.config.budget_ppm, 60'000u);
+  EXPECT_EQ(service.config.budget_burst, 7u);
+  ASSERT_EQ(service.config.client_networks, 2u);
+  EXPECT_EQ(
+      memcmp(&service.config.clients[0].mask, "\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\xff\0", 16), 0);
+  EXPECT_EQ(memcmp(&service.config.clients[1].address, "\0\0\0\0\0\0\0\0\0\0\xff\xff\xc0\0\x02\x07", 16), 0);
+  EXPECT_EQ(service.config.election_timeout_ns, 8'000'000u);
+  EXPECT_EQ(service.config.suspect_min_ns, 9'000'000u);
   EXPECT_EQ(service.primary, 1u);
   ASSERT_EQ(service.backends.size(), 2u);
   EXPECT_EQ(service.backends[1].port, 71);
@@ -244,7 +245,7 @@ services:
   EXPECT_FALSE(service.cluster.has_value());
 
   const ServiceSpec& hkv = spec.services[1];
-  EXPECT_EQ(hkv.profile.hint_bytes, 4);
+  EXPECT_EQ(hkv.config.profile.hint_bytes, 4);
   EXPECT_EQ(hkv.backends[0].node, 5u);
   ASSERT_TRUE(hkv.cluster.has_value());
   EXPECT_EQ(hkv.cluster->id, 7u);
@@ -286,7 +287,7 @@ services:
   EXPECT_EQ(spec.services[0].backends[1].slot, 3u);
   EXPECT_EQ(spec.services[1].id, kNoId);
   EXPECT_FALSE(spec.services[0].adaptive);
-  EXPECT_TRUE(spec.services[1].adaptive && spec.services[1].prefer_fastest);
+  EXPECT_TRUE(spec.services[1].adaptive && spec.services[1].config.spreads == 1);
 }
 
 }  // namespace

@@ -48,28 +48,14 @@ struct ClusterSpec {
 
 struct ServiceSpec {
   std::string name;
-  std::string vip;    // textual
-  uint16_t port = 0;  // host order
-  hr_profile profile{};
-  uint64_t delay_ns = 0;
-  uint64_t deadline_ns = 0;
-  uint64_t retention_ns = 0;
-  uint64_t election_timeout_ns = 0;
-  uint64_t suspect_min_ns = 0;
-  uint64_t suspect_max_ns = 0;
-  uint64_t flow_timeout_ns = 0;  // of a profile with flows
-  uint32_t attempts = 2;
-  uint32_t budget_ppm = 50'000;
-  uint32_t budget_burst = 50;
-  uint32_t idle_copies_ppm = 0;  // load up to which a backend is idle
-  uint32_t primary = 0;          // service-local index of the configured leader
-  bool dry_run = false;
-  bool adaptive = false;        // its delay is written by SetDelay from time to time
-  bool prefer_fastest = false;  // SetPreferred is called from time to time
-  uint32_t id = kNoId;          // as a backend's
+  std::string vip;             // textual
+  uint16_t port = 0;           // host order
+  hr_service_config config{};  // as the programs read it, but for ends, ids and shares, which MakeConfig() fills
+  uint32_t primary = 0;        // service-local index of the configured leader
+  bool adaptive = false;       // its delay is written by SetDelay from time to time
+  uint32_t id = kNoId;         // as a backend's
   std::optional<ClusterSpec> cluster;
   std::vector<BackendSpec> backends;
-  std::vector<hr_network> clients;  // of forwarded packets; at most HR_MAX_CLIENT_NETWORKS
 };
 
 struct DataPlaneSpec {

@@ -10,14 +10,13 @@
 
 namespace hedgerow {
 
-// The same with ids, in order of appearance, for what has none yet. kInvalidArgument: a service is not sound.
-absl::StatusOr<DataPlaneSpec> WithIds(DataPlaneSpec spec);
+// The same with ids, in order of appearance, for what has none yet.
+DataPlaneSpec WithIds(DataPlaneSpec spec);
 // kInvalidArgument: a service is not sound, or an id is out of bounds or stands twice, which would overwrite elements
 // of another.
 absl::Status CheckSpec(const DataPlaneSpec& spec, const DataPlaneRoom& room);
-// `spec` is one of the services of `all`. `before`: the published one. A removed backend's id stays in its place, for
-// those of its requests that are in flight.
-absl::StatusOr<hr_service_config> MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec,
-                                             const hr_service_config& before);
+// `spec` is one of the services of `all`, which is checked. `before`: the published one. A removed backend's id stays
+// in its place, for those of its requests that are in flight.
+hr_service_config MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec, const hr_service_config& before);
 
 }  // namespace hedgerow

@@ -70,11 +70,10 @@ absl::Status ConfigWriter::ConfigureLeader(uint32_t id, bool forget) {
 }
 
 absl::Status ConfigWriter::PutBackend(const ServiceSpec& spec, const BackendSpec& backend) {
-  const auto endpoint = ParseEndpoint(backend.address, backend.port);
-  if (!endpoint.ok()) return endpoint.status();
+  const hr_endpoint endpoint = *ParseEndpoint(backend.address, backend.port);
   hr_backend entry{};
-  entry.address = endpoint->address;
-  entry.port_be = endpoint->port_be;
+  entry.address = endpoint.address;
+  entry.port_be = endpoint.port_be;
   entry.service = static_cast<uint16_t>(spec.id);
   entry.uplink_ifindex = backend.uplink_ifindex;
   entry.also_ifindex = backend.also_ifindex;
@@ -84,7 +83,7 @@ absl::Status ConfigWriter::PutBackend(const ServiceSpec& spec, const BackendSpec
   // Of a backend that the map already holds at most the uplinks change, each of which is one word.
   const absl::Status status = Put(object_.skeleton()->maps.backends, &backend.id, &entry);
   // By this entry the programs recognize the backend's replies and announcements.
-  return status.ok() ? Put(object_.skeleton()->maps.backend_ids, &*endpoint, &backend.id) : status;
+  return status.ok() ? Put(object_.skeleton()->maps.backend_ids, &endpoint, &backend.id) : status;
 }
 
 absl::Status ConfigWriter::PutCluster(const ClusterSpec& spec) {

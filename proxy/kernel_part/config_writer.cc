@@ -152,9 +152,8 @@ absl::Status ConfigWriter::Fill(const DataPlaneSpec& next) {
     if (memcmp(&spare, &published, sizeof(spare)) != 0)
       if (absl::Status status = FollowChange(id, /*forget=*/false); !status.ok()) return status;
     const ServiceSpec* spec = FindById(next, id);
-    const absl::StatusOr<hr_service_config> config = spec == nullptr ? published : MakeConfig(next, *spec, published);
-    if (!config.ok()) return config.status();
-    if (absl::Status status = StoreSpare(id, *config); !status.ok()) return status;
+    const hr_service_config config = spec == nullptr ? published : MakeConfig(next, *spec, published);
+    if (absl::Status status = StoreSpare(id, config); !status.ok()) return status;
   }
   return absl::OkStatus();
 }
@@ -163,17 +162,16 @@ absl::Status ConfigWriter::Fill(const DataPlaneSpec& next) {
 absl::Status ConfigWriter::OpenServices(const DataPlaneSpec& next, std::set<uint32_t>& opened) {
   const auto& maps = object_.skeleton()->maps;
   for (const ServiceSpec& service : next.services) {
-    const auto vip = ParseEndpoint(service.vip, service.port);
-    if (!vip.ok()) return vip.status();
+    const hr_endpoint vip = *ParseEndpoint(service.vip, service.port);
     // Of several services on one VIP the last one says whose pings are answered. Its route stays as it is.
     hr_vip entry{};
-    bpf_map_lookup_elem(bpf_map__fd(maps.vip_addresses), &vip->address, &entry);
+    bpf_map_lookup_elem(bpf_map__fd(maps.vip_addresses), &vip.address, &entry);
     entry.service = service.id;
-    if (absl::Status status = Put(maps.vip_addresses, &vip->address, &entry); !status.ok()) return status;
+    if (absl::Status status = Put(maps.vip_addresses, &vip.address, &entry); !status.ok()) return status;
     uint32_t open = 0;
-    if (bpf_map_lookup_elem(bpf_map__fd(maps.vips), &*vip, &open) == 0 && open == service.id) continue;
+    if (bpf_map_lookup_elem(bpf_map__fd(maps.vips), &vip, &open) == 0 && open == service.id) continue;
     absl::Status status = FollowOne(service);
-    if (status.ok()) status = Put(maps.vips, &*vip, &service.id);
+    if (status.ok()) status = Put(maps.vips, &vip, &service.id);
     if (!status.ok()) return status;
     opened.insert(service.id);
   }
@@ -198,9 +196,9 @@ absl::Status ConfigWriter::FollowOne(const ServiceSpec& service) {
   volatile hr_service_policy& policy = memory_.Policy(service.id);
   const uint32_t preferred = policy.preferred, present = memory_.Config(memory_.Published(), service.id).present;
   policy.drained = policy.drained & present;
-  if (!service.prefer_fastest || (present << 1 >> preferred & 1) == 0) policy.preferred = 0;
+  if (!service.config.spreads || (present << 1 >> preferred & 1) == 0) policy.preferred = 0;
   // An adaptive delay is SetDelay's to write.
-  if (!service.adaptive || policy.delay_ns == 0) policy.delay_ns = service.delay_ns;
+  if (!service.adaptive || policy.delay_ns == 0) policy.delay_ns = service.config.delay_ns;
   return absl::OkStatus();
 }
 
@@ -223,9 +221,7 @@ absl::Status ConfigWriter::FollowChange(uint32_t id, bool forget) {
 absl::Status ConfigWriter::Close(const DataPlaneSpec& spec) {
   std::set<std::string> vips, clusters;
   for (const ServiceSpec& service : spec.services) {
-    const auto vip = ParseEndpoint(service.vip, service.port);
-    if (!vip.ok()) return vip.status();
-    vips.insert(BytesOf(*vip));
+    vips.insert(BytesOf(*ParseEndpoint(service.vip, service.port)));
     if (service.cluster.has_value()) clusters.insert(BytesOf(service.cluster->id));
   }
   absl::Status status = DeleteExcept(object_.skeleton()->maps.vips, vips);
@@ -240,7 +236,7 @@ uint64_t ConfigWriter::ShortestDelayNs(const DataPlaneSpec& spec) const {
   uint64_t shortest_ns = ~0ull;
   for (const ServiceSpec& service : spec.services) {
     const uint64_t now_ns = memory_.Policy(service.id).delay_ns;
-    shortest_ns = std::min(shortest_ns, service.adaptive && now_ns != 0 ? now_ns : service.delay_ns);
+    shortest_ns = std::min<uint64_t>(shortest_ns, service.adaptive && now_ns != 0 ? now_ns : service.config.delay_ns);
   }
   return shortest_ns;
 }

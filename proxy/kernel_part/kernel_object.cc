@@ -63,7 +63,7 @@ absl::StatusOr<std::unique_ptr<KernelObject>> KernelObject::Open(const DataPlane
   net::KeepBpfLog();
   object->skeleton_ = proxy_bpf__open();
   if (object->skeleton_ == nullptr) return net::BpfLoadError(errno);
-  SetMapSizes(*object->skeleton_, BoundsOf(spec), PossibleCpus());
+  SetMapSizes(*object->skeleton_, spec, PossibleCpus());
   object->SetLoadConfig(spec);
   object->NoteLayouts();
   return object;
@@ -129,7 +129,7 @@ void KernelObject::SetLoadConfig(const DataPlaneSpec& spec) {
   config.test_clock = spec.test_clock ? 1 : 0;
   for (int i = 0; i < HR_CLOCK_CLASSES; ++i) config.clock_period_ns[i] = spec.clock_period_ns[i];
   for (const ServiceSpec& service : spec.services)
-    config.min_delay_ns = std::min<uint64_t>(config.min_delay_ns, service.delay_ns);
+    config.min_delay_ns = std::min(config.min_delay_ns, service.config.delay_ns);
   const std::set<uint16_t> ports = AnnouncePorts(spec);
   std::transform(ports.begin(), ports.end(), std::begin(config.announce_ports_be),
                  [](uint16_t port) { return htons(port); });

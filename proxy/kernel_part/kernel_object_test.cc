@@ -122,9 +122,9 @@ DataPlaneSpec Spec() {
   service.name = "dns";
   service.vip = "10.99.0.53";
   service.port = 53;
-  service.profile = BuiltInProfile("dns");
-  service.delay_ns = 10'000'000;
-  service.deadline_ns = service.retention_ns = 1'000'000'000;
+  service.config.profile = BuiltInProfile("dns");
+  service.config.delay_ns = 10'000'000;
+  service.config.deadline_ns = service.config.retention_ns = 1'000'000'000;
   service.backends = {{"a", "10.77.0.11", 53, 1, 0}, {"b", "10.77.0.12", 53, 1, 0}};
   spec.services = {service};
   spec.max_requests = spec.max_parked = spec.max_flows = spec.max_connections = spec.max_fragments = 64;

@@ -38,8 +38,11 @@ class KernelPolicy final : public LivePolicy {
   void HedgeUntil(uint64_t until_ns) { memory_.Wheel().hedge_until_ns = until_ns; }
 
  private:
-  absl::StatusOr<const ServiceSpec*> FindService(const std::string& name) const;
-  absl::Status Switch(const std::string& service, uint32_t bit, bool on);
+  // `change`: of the service of this name and its policy, or of one of its backends' tuning.
+  template <typename Change>
+  absl::Status Of(const std::string& name, const Change& change) const;
+  template <typename Change>
+  absl::Status OfBackend(const std::string& name, size_t backend, const Change& change) const;
 
   const KernelObject& object_;
   const KernelMemory& memory_;

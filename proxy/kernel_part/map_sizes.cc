@@ -33,17 +33,6 @@ uint64_t BytesOf(const bpf_map* map, uint32_t cpus) {
 
 }  // namespace
 
-MapBounds BoundsOf(const DataPlaneSpec& spec) {
-  size_t backends = 0;
-  for (const ServiceSpec& service : spec.services) backends += service.backends.size();
-  return {.requests = spec.max_requests,
-          .parked = spec.max_parked,
-          .flows = spec.max_flows,
-          .connections = spec.max_connections,
-          .fragments = spec.max_fragments,
-          .room = RoomFor(spec.services.size(), backends)};
-}
-
 // Four times as many places as requests: at the limit a set of 8 holds 2 on average, and 2 in 10,000 overflow.
 uint32_t ColdSets(uint32_t max_requests) {
   return std::max<uint32_t>(16, std::bit_ceil(max_requests * 4) / HR_SET_WAYS);
@@ -54,30 +43,34 @@ uint32_t FreeBatch(uint32_t limit, uint32_t cpus) {
   return batch < 4 ? 1 : batch;
 }
 
-void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds, uint32_t cpus) {
+void SetMapSizes(proxy_bpf& programs, const DataPlaneSpec& spec, uint32_t cpus) {
   const auto& maps = programs.maps;
+  const uint32_t requests = spec.max_requests, parked = spec.max_parked;
+  size_t backends = 0;
+  for (const ServiceSpec& service : spec.services) backends += service.backends.size();
+  const DataPlaneRoom room = RoomFor(spec.services.size(), backends);
   // Index 0 of requests and copies means none.
   const std::pair<bpf_map*, uint32_t> sizes[] = {
-      {maps.requests, bounds.requests + 1},
-      {maps.scoreboard, HR_HOT_SETS + ColdSets(bounds.requests)},
-      {maps.pool, bounds.parked + 1},
-      {maps.free_requests, bounds.requests / FreeBatch(bounds.requests, cpus) + 1},
-      {maps.free_parked, bounds.parked / FreeBatch(bounds.parked, cpus) + 1},
-      {maps.flows, bounds.flows},
-      {maps.crowded_flows, std::max(1u, bounds.flows / HR_FLOW_PARTS)},
-      {maps.late_requests, std::max(1u, bounds.flows / HR_FLOW_PARTS)},
-      {maps.connections, bounds.connections},
-      {maps.fragments, bounds.fragments},
-      {maps.service_histograms, bounds.room.services * HR_SERVICE_HISTOGRAMS},
-      {maps.backend_histograms, bounds.room.backends * HR_BACKEND_HISTOGRAMS},
+      {maps.requests, requests + 1},
+      {maps.scoreboard, HR_HOT_SETS + ColdSets(requests)},
+      {maps.pool, parked + 1},
+      {maps.free_requests, requests / FreeBatch(requests, cpus) + 1},
+      {maps.free_parked, parked / FreeBatch(parked, cpus) + 1},
+      {maps.flows, spec.max_flows},
+      {maps.crowded_flows, std::max(1u, spec.max_flows / HR_FLOW_PARTS)},
+      {maps.late_requests, std::max(1u, spec.max_flows / HR_FLOW_PARTS)},
+      {maps.connections, spec.max_connections},
+      {maps.fragments, spec.max_fragments},
+      {maps.service_histograms, room.services * HR_SERVICE_HISTOGRAMS},
+      {maps.backend_histograms, room.backends * HR_BACKEND_HISTOGRAMS},
   };
   for (const auto& [map, entries] : sizes) bpf_map__set_max_entries(map, entries);
 }
 
-absl::StatusOr<std::vector<MapSize>> MapSizes(const MapBounds& bounds, uint32_t cpus) {
+absl::StatusOr<std::vector<MapSize>> MapSizes(const DataPlaneSpec& spec, uint32_t cpus) {
   proxy_bpf* const programs = proxy_bpf__open();
   if (programs == nullptr) return absl::ErrnoToStatus(errno, "cannot read the kernel programs");
-  SetMapSizes(*programs, bounds, cpus);
+  SetMapSizes(*programs, spec, cpus);
   std::vector<MapSize> sizes;
   const bpf_map* map = nullptr;
   bpf_object__for_each_map(map, programs->obj) {

@@ -22,17 +22,6 @@ struct MapSize {
   uint64_t bytes = 0;  // about what the kernel allocates
 };
 
-// What the sizes follow from.
-struct MapBounds {
-  uint32_t requests = 0;
-  uint32_t parked = 0;
-  uint32_t flows = 0;
-  uint32_t connections = 0;
-  uint32_t fragments = 0;
-  DataPlaneRoom room;
-};
-MapBounds BoundsOf(const DataPlaneSpec& spec);
-
 // Sets of the scoreboard behind the hot ones.
 uint32_t ColdSets(uint32_t max_requests);
 
@@ -41,9 +30,9 @@ uint32_t ColdSets(uint32_t max_requests);
 uint32_t FreeBatch(uint32_t limit, uint32_t cpus);
 
 // Of programs that are opened and not loaded yet.
-void SetMapSizes(proxy_bpf& programs, const MapBounds& bounds, uint32_t cpus);
+void SetMapSizes(proxy_bpf& programs, const DataPlaneSpec& spec, uint32_t cpus);
 
 // Every map but those that libbpf makes of global variables. `cpus`: possible CPUs. Needs no privilege.
-absl::StatusOr<std::vector<MapSize>> MapSizes(const MapBounds& bounds, uint32_t cpus);
+absl::StatusOr<std::vector<MapSize>> MapSizes(const DataPlaneSpec& spec, uint32_t cpus);
 
 }  // namespace hedgerow

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/start/spec.h"
 
+#include <algorithm>
 #include <cstring>
 
 #include "absl/strings/str_split.h"
+#include "bpf/proxy/load.h"
 #include "config/address.h"
 #include "operate/hex.h"
 #include "operate/key_file.h"
@@ -32,32 +34,45 @@ std::vector<hr_siphash_key> MakeKeys(const std::string& text) {
   return keys;
 }
 
+// In 256ths of a load. A share above 0 is not rounded to 0, which is off.
+uint8_t IdleShare(uint32_t ppm) {
+  const auto share = static_cast<uint32_t>(uint64_t{ppm} * HR_LOAD_FULL / 1'000'000);
+  return static_cast<uint8_t>(std::clamp<uint32_t>(share, ppm > 0 ? 1 : 0, 255));
+}
+
+hr_service_config MakeConfig(const v1::Service& service) {
+  hr_service_config config{};
+  config.profile = ProfileOf(service);
+  config.attempts = static_cast<uint8_t>(service.attempts());
+  config.switches = service.dry_run() == v1::SWITCH_ON ? HR_SWITCH_DRY_RUN : 0;
+  config.idle_share = IdleShare(service.idle_copies_ppm());
+  config.spreads = service.prefer() == v1::PREFER_FASTEST;
+  config.deadline_ns = static_cast<uint64_t>(service.deadline_ns());
+  config.retention_ns = static_cast<uint64_t>(service.retention_ns());
+  config.suspect_min_ns = static_cast<uint64_t>(service.suspect_min_ns());
+  config.suspect_max_ns = static_cast<uint64_t>(std::max(service.suspect_max_ns(), service.suspect_min_ns()));
+  config.delay_ns = static_cast<uint64_t>(service.delay_ns());
+  config.budget_ppm = service.budget_ppm();
+  config.budget_burst = service.budget_burst();
+  config.election_timeout_ns = static_cast<uint64_t>(service.election_timeout_ns());
+  config.flow_timeout_ns = static_cast<uint64_t>(service.flow_timeout_ns());
+  const net::Networks clients = config::NetworksOf({service.clients().begin(), service.clients().end()});
+  for (const net::Network& network : clients.list()) {
+    if (config.client_networks == HR_MAX_CLIENT_NETWORKS) break;  // the schema allows no more
+    hr_network& listed = config.clients[config.client_networks++];
+    std::memcpy(&listed.address, network.address.mapped().data(), sizeof(listed.address));
+    std::memcpy(&listed.mask, network.mask().data(), sizeof(listed.mask));
+  }
+  return config;
+}
+
 ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath& path, const v1::Roster& roster) {
   ServiceSpec spec;
   spec.name = service.name();
   spec.vip = service.vip();
   spec.port = static_cast<uint16_t>(service.port());
-  spec.profile = ProfileOf(service);
-  spec.delay_ns = static_cast<uint64_t>(service.delay_ns());
-  spec.deadline_ns = static_cast<uint64_t>(service.deadline_ns());
-  spec.retention_ns = static_cast<uint64_t>(service.retention_ns());
-  spec.election_timeout_ns = static_cast<uint64_t>(service.election_timeout_ns());
-  spec.suspect_min_ns = static_cast<uint64_t>(service.suspect_min_ns());
-  spec.flow_timeout_ns = static_cast<uint64_t>(service.flow_timeout_ns());
-  spec.suspect_max_ns = static_cast<uint64_t>(service.suspect_max_ns());
-  spec.attempts = service.attempts();
-  spec.budget_ppm = service.budget_ppm();
-  spec.budget_burst = service.budget_burst();
-  spec.idle_copies_ppm = service.idle_copies_ppm();
-  spec.dry_run = service.dry_run() == v1::SWITCH_ON;
+  spec.config = MakeConfig(service);
   spec.adaptive = service.has_adaptive();
-  spec.prefer_fastest = service.prefer() == v1::PREFER_FASTEST;
-  const net::Networks clients = config::NetworksOf({service.clients().begin(), service.clients().end()});
-  for (const net::Network& network : clients.list()) {
-    hr_network& listed = spec.clients.emplace_back();
-    std::memcpy(&listed.address, network.address.mapped().data(), sizeof(listed.address));
-    std::memcpy(&listed.mask, network.mask().data(), sizeof(listed.mask));
-  }
   const v1::RosterService* known = FindService(roster, service.name());
   if (known != nullptr) spec.id = known->id();
   if (service.has_cluster()) {
