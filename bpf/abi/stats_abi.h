@@ -31,10 +31,14 @@ HR_STATIC_ASSERT(sizeof(struct hr_stats) == 1088, "hr_stats is 17 cache lines");
 #define HR_HISTOGRAM_BUCKETS ((HR_HISTOGRAM_MAX_EXPONENT - HR_HISTOGRAM_SUB_SHIFT + 2) << HR_HISTOGRAM_SUB_SHIFT)
 
 /* Map `backend_stats`, per CPU; index = backend id. */
+enum hr_backend_counter {
+  HR_BACKEND_SENDS, /* datagrams sent to it, copies included */
+  HR_BACKEND_WINS,
+  HR_BACKEND_UNANSWERED, /* first sends not answered before their deadline, or their retention when another won */
+  HR_BACKEND_COUNTERS,
+};
 struct hr_backend_stats {
-  __u64 sends; /* datagrams sent to it, copies included */
-  __u64 wins;
-  __u64 unanswered; /* first sends that it did not answer before their deadline, or their retention when another won */
+  __u64 counters[HR_BACKEND_COUNTERS];
 };
 
 struct hr_histogram {

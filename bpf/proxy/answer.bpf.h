@@ -171,7 +171,7 @@ HR_INLINE void hr_count_win(const struct hr_request *request, const struct hr_re
           hr_was_of_use(reply->config_id, HR_REFERENCE_REQUEST(reply->reference), reply->index, reply->now_ns),
       HR_NOT_AWAITED_MASK(request->masks) != 0);
   hr_record_service(reply->service_id, HR_HISTOGRAM_LATENCY, reply->now_ns - request->sent_ns);
-  hr_count_backend_win(reply->backend_id);
+  hr_count_backend(reply->backend_id, HR_BACKEND_WINS);
 }
 
 /* Tries to end PENDING with this backend as the winner. */

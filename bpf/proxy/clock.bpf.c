@@ -92,7 +92,7 @@ HR_INLINE void hr_note_unanswered(const struct hr_visit *visit) {
   __u32 first_bit = 1u << (visit->request->first & (HR_MAX_BACKENDS_PER_SERVICE - 1));
 
   if ((visit->request->flags & HR_REQUEST_FIRST_HEALTHY) && !(HR_ANSWERED_MASK(visit->request->masks) & first_bit))
-    hr_count_backend_unanswered(hr_backend_id(visit->config, visit->request->first));
+    hr_count_backend(hr_backend_id(visit->config, visit->request->first), HR_BACKEND_UNANSWERED);
 }
 
 /* No backend has more to say about it: each has answered with its one datagram, and no reply is under way in another

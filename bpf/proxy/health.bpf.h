@@ -201,7 +201,7 @@ HR_INLINE void hr_note_wait(__u32 config_id, __u32 backend_id, __u32 client, __u
 
 HR_INLINE void hr_note_send(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
   hr_note_wait(config_id, backend_id, client, now_ns);
-  hr_count_send(backend_id);
+  hr_count_backend(backend_id, HR_BACKEND_SENDS);
 }
 
 /*

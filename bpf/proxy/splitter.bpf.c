@@ -71,13 +71,25 @@ HR_INLINE __u32 hr_untracked_to(const struct hr_choice *choice, const struct hr_
 }
 
 /* The beginning of a request that a tracer asked for. The packet is still as the client sent it. */
-HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
-                              const struct hr_tracking *tracking, const struct hr_choice *choice) {
+HR_INLINE void hr_trace_begin(const struct hr_split *split, const struct hr_tracking *tracking) {
   if (tracking->request)
-    hr_trace_event(tracking->request, config_id, HR_TRACE_WHAT(HR_TRACE_SPLIT, HR_REASON_NONE, choice->first, 0));
+    hr_trace_event(tracking->request, split->config_id,
+                   HR_TRACE_WHAT(HR_TRACE_SPLIT, HR_REASON_NONE, split->choice.first, 0));
   else
-    hr_trace_untracked(skb, packet, config_id,
-                       HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, hr_untracked_to(choice, tracking), 0));
+    hr_trace_untracked(split->skb, split->packet, split->config_id,
+                       HR_TRACE_WHAT(HR_TRACE_PASSED, tracking->reason, hr_untracked_to(&split->choice, tracking), 0));
+}
+
+/* A new packet's choice. `of`: HR_OF_TCP, or 0. */
+HR_INLINE struct hr_choice hr_choice_of(const struct hr_split *split, __u32 of) {
+  return hr_choose_first(split->config_id | of, split->config, split->policy, split->client, split->now_ns);
+}
+
+/* `protocol`: the packet's, as a constant. */
+HR_INLINE void hr_note_flow(const struct hr_split *split, __u8 protocol, __u8 kind, __u16 id, __u32 value,
+                            enum hr_flow_event event) {
+  hr_flow_note(&split->packet->source, split->packet->source_port_be, protocol, kind, id, value,
+               event | HR_FLOW_BY(split->packet->way), split->client, split->now_ns);
 }
 
 #define HR_FLOW_IS_NEW 0x100u
@@ -88,20 +100,21 @@ HR_INLINE void hr_trace_begin(struct __sk_buff *skb, struct hr_packet *packet, _
  * backend is tried again. A flow that its backend never answered, though its client repeats itself for as long as it
  * takes to be down, is tried elsewhere, and shows nothing.
  */
-HR_INLINE __u32 hr_place_of_flow(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
-                                 const struct hr_service_config *config, const struct hr_service_policy *policy,
-                                 __u32 client, struct hr_stats *service_stats, __u64 now_ns) {
+HR_INLINE __u32 hr_place_of_flow(const struct hr_split *split) {
+  __u32 config_id = split->config_id, client = split->client, place, held = HR_NO_BACKEND, unanswered = 0;
+  const struct hr_service_config *config = split->config;
+  const struct hr_service_policy *policy = split->policy;
+  __u64 now_ns = split->now_ns;
   struct hr_choice choice;
   struct hr_flow_key key;
   struct hr_flow *flow;
-  __u32 place, held = HR_NO_BACKEND, unanswered = 0;
 
-  hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION,
+  hr_flow_key_of(&key, &split->packet->source, split->packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION,
                  HR_CONFIG_SERVICE(config_id));
   flow = hr_flow_find(&key, config->flow_timeout_ns, now_ns);
   if (flow) {
     held = hr_place_of_backend(config, flow->id);
-    if (hr_flow_asks(skb, packet, flow, now_ns))
+    if (hr_flow_asks(split->skb, split->packet, flow, now_ns))
       unanswered = hr_note_owed(config_id, flow->id, hr_flow_wait(flow, client, now_ns), now_ns) &&
                    held != HR_NO_BACKEND && !(flow->asking.state & HR_ASKING_ANSWERED) && !hr_is_dry(policy);
     if (held != HR_NO_BACKEND && !unanswered && !(hr_unrouted(policy, now_ns) >> held & 1) &&
@@ -112,23 +125,23 @@ HR_INLINE __u32 hr_place_of_flow(struct __sk_buff *skb, struct hr_packet *packet
     choice = hr_unpack_choice(hr_choose_now(config_id, 1u << held, HR_EXPLORE_NEVER, client, now_ns));
     if (!hr_choice_is_fair(&choice)) return held;
   } else {
-    choice = hr_choose_first(config_id, config, policy, client, now_ns);
+    choice = hr_choice_of(split, 0);
   }
-  if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
+  if (choice.why == HR_CHOSE_DRY_RUN) hr_count(split->service_stats, HR_WOULD_FAIL_OVER);
   place = hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
   if (!flow) {
     held = choice.probe ? hr_place_of_trial(config_id, hr_pack_choice(&choice), now_ns) : HR_NO_BACKEND;
     if (held != HR_NO_BACKEND) {
-      hr_count(service_stats, HR_PROBES);
+      hr_count(split->service_stats, HR_PROBES);
       return held | HR_FLOW_IS_NEW;
     }
   } else if (place != held) {
     if (held != HR_NO_BACKEND && hr_health_of(config_id, hr_backend_id(config, place), client, now_ns) == HR_DOWN)
       return held;
     hr_flow_moves(flow, hr_backend_id(config, place), unanswered ? held : HR_NO_BACKEND);
-    hr_count(service_stats, HR_FLOWS_MOVED);
+    hr_count(split->service_stats, HR_FLOWS_MOVED);
   }
-  if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
+  if (hr_choice_goes_around(&choice)) hr_count(split->service_stats, HR_FAILOVER_SENDS);
   return flow ? place : place | HR_FLOW_IS_NEW;
 }
 
@@ -151,10 +164,9 @@ HR_GLOBAL int hr_give_back(struct __sk_buff *skb, struct hr_packet *packet) {
 }
 
 /* The host has no route to the packet's backend. */
-HR_INLINE int hr_say_unrouted(struct __sk_buff *skb, struct hr_packet *packet, struct hr_stats *service_stats,
-                              int opens) {
-  hr_reason(service_stats, HR_REASON_NO_ROUTE);
-  return hr_make_no_route(skb, packet, opens) ? TC_ACT_SHOT : hr_give_back(skb, packet);
+HR_INLINE int hr_say_unrouted(const struct hr_split *split, int opens) {
+  hr_reason(split->service_stats, HR_REASON_NO_ROUTE);
+  return hr_make_no_route(split->skb, split->packet, opens) ? TC_ACT_SHOT : hr_give_back(split->skb, split->packet);
 }
 
 /* Has the host no route to a backend? A global function: rare. */
@@ -167,21 +179,19 @@ HR_GLOBAL int hr_is_unrouted(__u32 backend_id, __u64 now_ns) {
 
 /* The place of a one-way datagram. Now and then one tries a backend that is down: nothing else would show that it is
  * back. */
-HR_INLINE __u32 hr_place_of_one_way(__u32 config_id, const struct hr_service_config *config,
-                                    const struct hr_service_policy *policy, __u32 client,
-                                    struct hr_stats *service_stats, __u64 now_ns) {
-  struct hr_choice choice = hr_choose_first(config_id, config, policy, client, now_ns);
+HR_INLINE __u32 hr_place_of_one_way(const struct hr_split *split) {
+  struct hr_choice choice = hr_choice_of(split, 0);
   __u32 place = HR_NO_BACKEND;
 
   if (choice.probe || hr_choice_goes_around(&choice))
-    place = hr_place_of_trial(config_id, hr_pack_choice(&choice), now_ns);
+    place = hr_place_of_trial(split->config_id, hr_pack_choice(&choice), split->now_ns);
   if (place != HR_NO_BACKEND) {
-    hr_count(service_stats, HR_PROBES);
+    hr_count(split->service_stats, HR_PROBES);
     return place;
   }
-  if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
-  if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
-  return hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
+  if (choice.why == HR_CHOSE_DRY_RUN) hr_count(split->service_stats, HR_WOULD_FAIL_OVER);
+  if (hr_choice_goes_around(&choice)) hr_count(split->service_stats, HR_FAILOVER_SENDS);
+  return hr_sure_place(split->config_id, hr_pack_choice(&choice), split->client, split->now_ns);
 }
 
 HR_INLINE int hr_is_flow(const struct hr_service_config *config) {
@@ -208,85 +218,86 @@ HR_GLOBAL int hr_take_hedge_test(__u32 service_id, struct hr_packet *packet, __u
 }
 
 /* A datagram of a service without requests and replies has no copy, and is not tracked. */
-HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
-                           const struct hr_service_config *config, const struct hr_service_policy *policy) {
-  __u32 service_id = HR_CONFIG_SERVICE(config_id);
-  struct hr_stats *service_stats = hr_stats_of(service_id);
-  __u64 now_ns = hr_now_ns();
-  __u32 client = hr_client_of(skb, packet, service_id);
-  struct hr_choice choice = {.second = HR_NO_BACKEND, .why = HR_CHOSE_LEADER};
+HR_INLINE int hr_split_udp(struct hr_split *split) {
+  const struct hr_service_config *config = split->config;
+  __u32 config_id = split->config_id, service_id = HR_CONFIG_SERVICE(config_id);
+  struct hr_stats *service_stats = split->service_stats;
+  struct hr_choice *choice = &split->choice;
+  struct hr_packet *packet = split->packet;
+  __u64 now_ns = split->now_ns;
   struct hr_tracking tracking = {};
   __u32 first_id, place, opens_flow = 0;
 
   hr_count(service_stats, HR_REQUESTS);
-  hr_note_client(service_id, client, now_ns);
+  hr_note_client(service_id, split->client, now_ns);
   if (hr_is_flow(config)) {
-    place = hr_place_of_flow(skb, packet, config_id, config, policy, client, service_stats, now_ns);
-    choice.first = place & (HR_FLOW_IS_NEW - 1);
+    place = hr_place_of_flow(split);
+    choice->first = place & (HR_FLOW_IS_NEW - 1);
     opens_flow = place & HR_FLOW_IS_NEW;
     tracking.reason = HR_REASON_FLOW;
   } else if (hr_is_unpaired(&config->profile.request_correlation)) {
-    choice.first = hr_place_of_one_way(config_id, config, policy, client, service_stats, now_ns);
+    choice->first = hr_place_of_one_way(split);
     tracking.reason = HR_REASON_ONE_WAY;
   } else {
-    choice = hr_choose_first(config_id, config, policy, client, now_ns);
+    *choice = hr_choice_of(split, 0);
     /* Its backend does not get it, so no answer of that backend is missing. */
-    if (READ_ONCE(policy->test_until_ns) && hr_take_hedge_test(service_id, packet, now_ns)) choice.why = HR_CHOSE_TEST;
-    if (choice.why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
+    if (READ_ONCE(split->policy->test_until_ns) && hr_take_hedge_test(service_id, packet, now_ns))
+      choice->why = HR_CHOSE_TEST;
+    if (choice->why == HR_CHOSE_DRY_RUN) hr_count(service_stats, HR_WOULD_FAIL_OVER);
   }
-  if (READ_ONCE(policy->unrouted) && hr_is_unrouted(hr_backend_id(config, choice.first), now_ns)) {
+  if (READ_ONCE(split->policy->unrouted) && hr_is_unrouted(hr_backend_id(config, choice->first), now_ns)) {
     hr_count(service_stats, HR_UNROUTED);
-    return hr_say_unrouted(skb, packet, service_stats, /*opens=*/0);
+    return hr_say_unrouted(split, /*opens=*/0);
   }
-  if (hr_tracing()) hr_trace_request(skb, packet, config, config_id, now_ns);
+  if (hr_tracing()) hr_trace_request(split->skb, packet, config, config_id, now_ns);
   if (!tracking.reason) {
-    hr_budget_earn(config, service_id, client);
-    tracking = hr_track(skb, packet, config_id, config, policy, &choice, client, now_ns);
+    hr_budget_earn(config, service_id, split->client);
+    tracking = hr_track(split);
   }
-  if (packet->trace) hr_trace_begin(skb, packet, config_id, &tracking, &choice);
+  if (packet->trace) hr_trace_begin(split, &tracking);
   if (!tracking.request) {
-    __u32 to = hr_untracked_to(&choice, &tracking);
+    __u32 to = hr_untracked_to(choice, &tracking);
 
     hr_count(service_stats, HR_PASSED_THROUGH);
     hr_reason(service_stats, tracking.reason);
-    if (to != choice.first) hr_count(service_stats, HR_PROBES);
-    choice.first = to;
-  } else if (choice.why == HR_CHOSE_TEST) {
+    if (to != choice->first) hr_count(service_stats, HR_PROBES);
+    choice->first = to;
+  } else if (choice->why == HR_CHOSE_TEST) {
     hr_reason(service_stats, HR_REASON_HEDGE_TEST);
     return TC_ACT_SHOT;
   } else {
     struct hr_attempt beside = hr_attempt_of(tracking.request, 0, config_id, HR_TRACE_COPY);
+    __u64 unhealthy = READ_ONCE(split->policy->unhealthy);
 
-    if (choice.second == HR_NO_BACKEND && READ_ONCE(policy->unhealthy) && !hr_is_dry(policy)) {
-      choice.second = hr_place_to_probe(config_id, READ_ONCE(policy->unhealthy) & ~READ_ONCE(policy->drained), now_ns);
-      choice.probe = choice.second != HR_NO_BACKEND;
+    if (choice->second == HR_NO_BACKEND && unhealthy && !hr_is_dry(split->policy)) {
+      choice->second = hr_place_to_probe(config_id, unhealthy & ~READ_ONCE(split->policy->drained), now_ns);
+      choice->probe = choice->second != HR_NO_BACKEND;
     }
-    if (choice.second == HR_NO_BACKEND && config->idle_share && hr_choice_is_fair(&choice)) {
-      choice.second = hr_idle_place(config_id, tracking.request, choice.first, now_ns);
-      choice.why = HR_CHOSE_IDLE;
+    if (choice->second == HR_NO_BACKEND && config->idle_share && hr_choice_is_fair(choice)) {
+      choice->second = hr_idle_place(config_id, tracking.request, choice->first, now_ns);
+      choice->why = HR_CHOSE_IDLE;
     }
-    hr_flight_begin_first(hr_backend_id(config, choice.first));
-    if (choice.second != HR_NO_BACKEND) hr_claim_beside(&beside, hr_pack_choice(&choice), now_ns);
-    if (beside.index != HR_NO_BACKEND) hr_send_beside(skb, packet, &beside);
+    hr_flight_begin_first(hr_backend_id(config, choice->first));
+    if (choice->second != HR_NO_BACKEND) hr_claim_beside(&beside, hr_pack_choice(choice), now_ns);
+    if (beside.index != HR_NO_BACKEND) hr_send_beside(split->skb, packet, &beside);
   }
-  first_id = hr_backend_id(config, choice.first);
+  first_id = hr_backend_id(config, choice->first);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, first_id, now_ns);
-  if (hr_choice_goes_around(&choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
-  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
-               (tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED) | HR_FLOW_BY(packet->way), client, now_ns);
+  if (hr_choice_goes_around(choice)) hr_count(service_stats, HR_FAILOVER_SENDS);
+  hr_note_flow(split, IPPROTO_UDP, HR_FLOW_REPLY, first_id, service_id,
+               tracking.request ? HR_FLOW_PLAIN : HR_FLOW_UNTRACKED);
   if (hr_is_flow(config)) {
-    hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, first_id,
-                 HR_FLOW_PLAIN | HR_FLOW_BY(packet->way), client, now_ns);
+    hr_note_flow(split, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id, first_id, HR_FLOW_PLAIN);
     if (opens_flow) {
       hr_count(service_stats, HR_FLOWS);
-      hr_flow_opens(skb, packet, service_id, now_ns);
+      hr_flow_opens(split->skb, packet, service_id, now_ns);
     }
   }
   if (tracking.request)
-    hr_note_send(config_id, first_id, client, now_ns);
+    hr_note_send(config_id, first_id, split->client, now_ns);
   else
-    hr_count_send(first_id);
-  return hr_send_to_backend(skb, packet, first_id, service_stats);
+    hr_count_backend(first_id, HR_BACKEND_SENDS);
+  return hr_send_to_backend(split->skb, packet, first_id, service_stats);
 }
 
 /*
@@ -294,21 +305,21 @@ HR_INLINE int hr_split_udp(struct __sk_buff *skb, struct hr_packet *packet, __u3
  * last SYN went, is passed by, if another backend is healthy. A down backend is tried by a SYN, which its client
  * repeats.
  */
-HR_INLINE __u32 hr_place_of_connection(__u32 config_id, const struct hr_service_config *config,
-                                       const struct hr_service_policy *policy, __u32 held, __u32 client, __u64 now_ns) {
+HR_INLINE __u32 hr_place_of_connection(const struct hr_split *split, __u32 held) {
+  __u32 config_id = split->config_id | HR_OF_TCP, client = split->client, tried;
+  __u64 now_ns = split->now_ns;
   struct hr_choice choice;
-  __u32 tried;
 
   hr_note_client(HR_CONFIG_SERVICE(config_id), client, now_ns);
   hr_prove_syns(config_id, client, now_ns);
-  if (held < HR_MAX_BACKENDS_PER_SERVICE && !hr_is_dry(policy)) {
+  if (held < HR_MAX_BACKENDS_PER_SERVICE && !hr_is_dry(split->policy)) {
     choice = hr_unpack_choice(hr_choose_now(config_id, 1u << held, HR_EXPLORE_NEVER, client, now_ns));
     if (hr_choice_is_fair(&choice)) return choice.first;
   }
-  choice = hr_choose_first(config_id, config, policy, client, now_ns);
+  choice = hr_choice_of(split, HR_OF_TCP);
   tried = choice.probe ? hr_place_of_trial(config_id, hr_pack_choice(&choice), now_ns) : HR_NO_BACKEND;
   if (tried != HR_NO_BACKEND) {
-    hr_count(hr_stats_of(HR_CONFIG_SERVICE(config_id)), HR_PROBES);
+    hr_count(split->service_stats, HR_PROBES);
     return tried;
   }
   return hr_sure_place(config_id, hr_pack_choice(&choice), client, now_ns);
@@ -345,21 +356,20 @@ HR_GLOBAL int hr_note_syn(struct __sk_buff *skb, struct hr_packet *packet, __u32
  * then. The kernel of a stopped server accepts connections, so a segment from it shows nothing of the server. But a SYN
  * that is refused, or not answered, shows that no connection can be opened there.
  */
-HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u32 config_id,
-                           const struct hr_service_config *config, const struct hr_service_policy *policy) {
-  __u32 service_id = HR_CONFIG_SERVICE(config_id);
-  struct hr_stats *service_stats = hr_stats_of(service_id);
-  __u64 now_ns = hr_now_ns();
+HR_INLINE int hr_split_tcp(struct hr_split *split) {
+  __u32 backend_id, service_id = HR_CONFIG_SERVICE(split->config_id);
+  struct hr_packet *packet = split->packet;
+  __u64 now_ns = split->now_ns;
   struct hr_flow_key key;
   struct hr_flow *connection;
   enum hr_flow_event event = HR_FLOW_PLAIN;
-  __u32 backend_id, client = hr_client_of(skb, packet, service_id);
   __u8 flags = 0;
 
-  hr_count(service_stats, HR_TCP_PACKETS);
-  if (bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_FLAGS, &flags, 1)) return TC_ACT_UNSPEC;
+  hr_count(split->service_stats, HR_TCP_PACKETS);
+  if (bpf_skb_load_bytes(split->skb, packet->l4_offset + HR_TCP_FLAGS, &flags, 1)) return TC_ACT_UNSPEC;
   if (flags & (HR_TCP_FIN | HR_TCP_RST)) event = HR_FLOW_CLOSING;
-  if ((flags & (HR_TCP_SYN | HR_TCP_ACK)) == HR_TCP_SYN && !hr_note_syn(skb, packet, config_id, HR_NO_CLIENT, now_ns))
+  if ((flags & (HR_TCP_SYN | HR_TCP_ACK)) == HR_TCP_SYN &&
+      !hr_note_syn(split->skb, packet, split->config_id, HR_NO_CLIENT, now_ns))
     event = HR_FLOW_OPENING;
   hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id);
   connection = hr_flow_find(&key, HR_FLOW_TCP_NS, now_ns);
@@ -369,19 +379,16 @@ HR_INLINE int hr_split_tcp(struct __sk_buff *skb, struct hr_packet *packet, __u3
     __u32 held = HR_NO_BACKEND;
 
     if (connection && connection->syn_ns && now_ns >= connection->syn_ns + HR_SYN_ANSWERED_NS)
-      held = hr_place_of_backend(config, connection->id); /* its client has waited in vain */
-    backend_id =
-        hr_backend_id(config, hr_place_of_connection(config_id | HR_OF_TCP, config, policy, held, client, now_ns));
+      held = hr_place_of_backend(split->config, connection->id); /* its client has waited in vain */
+    backend_id = hr_backend_id(split->config, hr_place_of_connection(split, held));
   }
-  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id,
-               event | HR_FLOW_BY(packet->way), client, now_ns);
-  if (event == HR_FLOW_OPENING) hr_note_syn(skb, packet, config_id, client, now_ns);
-  if (READ_ONCE(policy->unrouted) && hr_is_unrouted(backend_id, now_ns))
-    return hr_say_unrouted(skb, packet, service_stats, event == HR_FLOW_OPENING);
-  hr_flow_note(&packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id,
-               event | HR_FLOW_BY(packet->way), client, now_ns);
+  hr_note_flow(split, IPPROTO_TCP, HR_FLOW_CONNECTION, service_id, backend_id, event);
+  if (event == HR_FLOW_OPENING) hr_note_syn(split->skb, packet, split->config_id, split->client, now_ns);
+  if (READ_ONCE(split->policy->unrouted) && hr_is_unrouted(backend_id, now_ns))
+    return hr_say_unrouted(split, event == HR_FLOW_OPENING);
+  hr_note_flow(split, IPPROTO_TCP, HR_FLOW_REPLY, backend_id, service_id, event);
   if (packet->fragment == HR_FIRST_FRAGMENT) hr_fragment_note(packet, HR_FRAGMENT_TO_BACKEND, backend_id, now_ns);
-  return hr_send_to_backend(skb, packet, backend_id, service_stats);
+  return hr_send_to_backend(split->skb, packet, backend_id, split->service_stats);
 }
 
 HR_INLINE int hr_split_later_fragment(struct __sk_buff *skb, struct hr_packet *packet) {
@@ -480,10 +487,8 @@ HR_INLINE __u32 *hr_find_service(const struct hr_packet *packet) {
 SEC("tc")
 int hr_splitter(struct __sk_buff *skb) {
   struct hr_packet packet = {};
-  struct hr_service_config *config;
-  struct hr_service_policy *policy;
-  __u32 *found;
-  __u32 config_id;
+  struct hr_split split = {.skb = skb, .packet = &packet};
+  __u32 *found, service_id;
 
   if (skb->ifindex != load_config.proxy_ifindex) {
     if (!hr_goes_to_vip(skb)) return TC_ACT_UNSPEC;
@@ -500,22 +505,28 @@ int hr_splitter(struct __sk_buff *skb) {
 
   found = hr_find_service(&packet);
   if (!found) return hr_refuse(skb, &packet);
-  config_id = hr_published_config(*found);
-  config = hr_config_of(config_id);
-  policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
-  if (!config || !policy) return TC_ACT_UNSPEC;
-  if (!hr_may_use_vip(skb, &packet, config, HR_CONFIG_SERVICE(config_id))) return TC_ACT_SHOT;
-  if (packet.protocol == IPPROTO_TCP) return hr_split_tcp(skb, &packet, config_id, config, policy);
-  if (hr_is_self_test(skb, &packet)) return hr_turn_self_test(skb, &packet, config_id);
+  split.config_id = hr_published_config(*found);
+  service_id = HR_CONFIG_SERVICE(split.config_id);
+  split.config = hr_config_of(split.config_id);
+  split.policy = hr_policy_of(service_id);
+  if (!split.config || !split.policy) return TC_ACT_UNSPEC;
+  if (!hr_may_use_vip(skb, &packet, split.config, service_id)) return TC_ACT_SHOT;
+  if (packet.protocol == IPPROTO_UDP && hr_is_self_test(skb, &packet))
+    return hr_turn_self_test(skb, &packet, split.config_id);
+  split.service_stats = hr_stats_of(service_id);
+  split.now_ns = hr_now_ns();
+  split.client = hr_client_of(skb, &packet, service_id);
+  if (packet.protocol == IPPROTO_TCP) return hr_split_tcp(&split);
   /* They come back without their socket, for which a bound one's answers would be assigned to nothing. */
   if (skb->gso_size && (packet.way == HR_WAY_PROXY || hr_is_routed_here(skb, &packet)) &&
-      hr_untrackable(skb, &packet, config, policy) == HR_REASON_GSO) {
-    int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, skb->ifindex,
-                                 hr_client_of(skb, &packet, HR_CONFIG_SERVICE(config_id)));
+      hr_untrackable(&split) == HR_REASON_GSO) {
+    int verdict = hr_to_segments(skb, HR_MARK_SEGMENT_OUT, skb->ifindex, split.client);
 
     if (verdict >= 0) return verdict;
   }
-  return hr_split_udp(skb, &packet, config_id, config, policy);
+  split.choice.second = HR_NO_BACKEND;
+  split.choice.why = HR_CHOSE_LEADER;
+  return hr_split_udp(&split);
 }
 
 char hr_license[] SEC("license") = "Dual BSD/GPL";

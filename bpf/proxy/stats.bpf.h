@@ -46,21 +46,8 @@ HR_GLOBAL int hr_record_backend(__u32 backend_id, __u32 kind, __u64 duration_ns)
   return 0;
 }
 
-HR_INLINE void hr_count_send(__u32 backend_id) {
+HR_INLINE void hr_count_backend(__u32 backend_id, enum hr_backend_counter counter) {
   struct hr_backend_stats *backend = bpf_map_lookup_elem(&backend_stats, &backend_id);
 
-  if (backend) backend->sends++;
-}
-
-/* A first send that got no answer: no sample of how long answers take, but one of how long it was waited for. */
-HR_INLINE void hr_count_backend_unanswered(__u32 backend_id) {
-  struct hr_backend_stats *backend = bpf_map_lookup_elem(&backend_stats, &backend_id);
-
-  if (backend) backend->unanswered++;
-}
-
-HR_INLINE void hr_count_backend_win(__u32 backend_id) {
-  struct hr_backend_stats *backend = bpf_map_lookup_elem(&backend_stats, &backend_id);
-
-  if (backend) backend->wins++;
+  if (backend) backend->counters[counter]++;
 }

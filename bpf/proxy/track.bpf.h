@@ -53,6 +53,20 @@ HR_INLINE int hr_copy_packet(struct __sk_buff *skb, const struct hr_packet *pack
   return 0;
 }
 
+/* A client's packet to a service, as the splitter's functions pass it on. Their stack holds it: all of them are inline.
+ */
+struct hr_split {
+  struct __sk_buff *skb;
+  struct hr_packet *packet;
+  const struct hr_service_config *config;
+  const struct hr_service_policy *policy;
+  struct hr_stats *service_stats;
+  __u64 now_ns;
+  __u32 config_id;
+  __u32 client; /* index into `clients` */
+  struct hr_choice choice;
+};
+
 struct hr_tracking {
   __u32 request; /* index; 0 = untracked, for `reason` */
   __u32 reason;
@@ -161,8 +175,7 @@ HR_GLOBAL int hr_steer_owed(__u32 config_id, __u32 index, __u64 now_ns) {
  * waits no more leaves its key: it is detached by compare-and-swap, so that the clock, which removes a request from
  * the scoreboard only after its own compare-and-swap to REMOVING, never removes the newer one's entry.
  */
-HR_INLINE __u32 hr_take_key_over(__u32 config_id, struct hr_request *fresh, __u64 reference, __u64 known,
-                                 __u64 now_ns) {
+HR_INLINE __u32 hr_take_key_over(const struct hr_split *split, struct hr_request *fresh, __u64 reference, __u64 known) {
   struct hr_request *old = hr_request_at(HR_REFERENCE_REQUEST(known));
   __u64 word;
   int owed;
@@ -186,40 +199,41 @@ HR_INLINE __u32 hr_take_key_over(__u32 config_id, struct hr_request *fresh, __u6
     return HR_REASON_RETRANSMISSION;
   }
   /* Before the swap, behind which the clock may free the older one, and its entry serve another. */
-  owed = hr_inherit(config_id, HR_REFERENCE_REQUEST(known), HR_REFERENCE_REQUEST(reference), now_ns);
+  owed = hr_inherit(split->config_id, HR_REFERENCE_REQUEST(known), HR_REFERENCE_REQUEST(reference), split->now_ns);
   if (__sync_val_compare_and_swap(&old->word, word, word | HR_WORD_DETACHED) != word) return HR_REASON_KEY_BUSY;
-  hr_flights_end(config_id, HR_REFERENCE_REQUEST(known), 0); /* no reply finds it any more */
-  if (owed) hr_steer_owed(config_id, HR_REFERENCE_REQUEST(reference), now_ns);
+  hr_flights_end(split->config_id, HR_REFERENCE_REQUEST(known), 0); /* no reply finds it any more */
+  if (owed) hr_steer_owed(split->config_id, HR_REFERENCE_REQUEST(reference), split->now_ns);
   return hr_swap_in_set(fresh->set, known, reference) ? HR_REASON_KEY_BUSY : HR_REASON_NONE;
 }
 
 /* Claims the key; the reason why not, otherwise. Two CPUs that claim one key at once may both have to give way. */
-HR_INLINE __u32 hr_claim_key(struct hr_wheel *wheel, __u32 config_id, struct hr_request *request, __u64 hash,
-                             __u64 reference, __u64 now_ns) {
+HR_INLINE __u32 hr_claim_key(const struct hr_split *split, struct hr_wheel *wheel, struct hr_request *request,
+                             __u64 hash, __u64 reference) {
   __u64 other = hr_scoreboard_insert(wheel, request, hash, reference);
 
   if (!other) return HR_REASON_NONE;
   if (other == HR_SCOREBOARD_FULL) return HR_REASON_SCOREBOARD_FULL;
-  return hr_take_key_over(config_id, request, reference, other, now_ns);
+  return hr_take_key_over(split, request, reference, other);
 }
 
-HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb, const struct hr_packet *packet,
-                               __u32 service_id, __u32 client, const struct hr_service_policy *policy,
-                               const struct hr_choice *choice, __u64 now_ns) {
+HR_INLINE void hr_fill_request(const struct hr_split *split, struct hr_request *request) {
+  const struct hr_packet *packet = split->packet;
+  const struct hr_choice *choice = &split->choice;
+
   request->key.client = packet->source;
   request->key.client_port_be = packet->source_port_be;
-  request->key.service = service_id;
+  request->key.service = HR_CONFIG_SERVICE(split->config_id);
   request->key.pad = 0;
   __builtin_memset(request->key.correlation, 0, sizeof(request->key.correlation)); /* by_socket writes none */
-  request->client = client;
+  request->client = split->client;
   request->counted = 0;
-  request->sent_ns = now_ns;
-  request->due_ns = now_ns + READ_ONCE(policy->delay_ns);
+  request->sent_ns = split->now_ns;
+  request->due_ns = split->now_ns + READ_ONCE(split->policy->delay_ns);
   request->fire_ns = 0;
   request->done_ns = 0;
   request->armed = 0;
   request->parked_bytes = packet->l3_bytes;
-  request->mark = skb->mark;
+  request->mark = split->skb->mark;
   request->flags = (hr_choice_is_measured(choice) ? HR_REQUEST_FIRST_HEALTHY : 0) | HR_REQUEST_BY(packet->way) |
                    (packet->version == 4 ? 0 : HR_REQUEST_IPV6);
   request->first = choice->first;
@@ -240,12 +254,13 @@ HR_INLINE void hr_fill_request(struct hr_request *request, struct __sk_buff *skb
 }
 
 /* Why this packet cannot be tracked, from what is known before anything is taken. */
-HR_INLINE __u32 hr_untrackable(struct __sk_buff *skb, const struct hr_packet *packet,
-                               const struct hr_service_config *config, const struct hr_service_policy *policy) {
-  if (READ_ONCE(policy->switches) & HR_SWITCH_BYPASS) return HR_REASON_BYPASS;
-  if (config->attempts < 2 || !hr_has_standby(config)) return HR_REASON_NOT_HEDGED;
+HR_INLINE __u32 hr_untrackable(const struct hr_split *split) {
+  const struct hr_packet *packet = split->packet;
+
+  if (READ_ONCE(split->policy->switches) & HR_SWITCH_BYPASS) return HR_REASON_BYPASS;
+  if (split->config->attempts < 2 || !hr_has_standby(split->config)) return HR_REASON_NOT_HEDGED;
   if (packet->fragment != HR_WHOLE) return HR_REASON_FRAGMENT;
-  if (skb->gso_size) return HR_REASON_GSO;
+  if (split->skb->gso_size) return HR_REASON_GSO;
   if (!packet->plain) return HR_REASON_IP_OPTIONS;
   if (packet->l3_bytes > HR_PARKED_BYTES) return HR_REASON_TOO_BIG;
   if (packet->l4_offset - packet->l3_offset + sizeof(struct udphdr) + packet->payload_bytes != packet->l3_bytes)
@@ -261,37 +276,38 @@ HR_INLINE int hr_is_unattended(const struct hr_wheel *wheel, __u64 now_ns) {
 }
 
 /* Fills and publishes a request whose index and slot are taken; the reason why not, otherwise. */
-HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet *packet, __u32 config_id,
-                                   const struct hr_service_config *config, struct hr_wheel *wheel,
-                                   struct hr_request *request, __u32 index, __u64 now_ns) {
-  const struct hr_profile *profile = &config->profile;
+HR_INLINE __u32 hr_publish_request(const struct hr_split *split, struct hr_wheel *wheel, struct hr_request *request,
+                                   __u32 index) {
+  const struct hr_profile *profile = &split->config->profile;
+  const struct hr_packet *packet = split->packet;
   __u32 slot = request->parked;
   struct hr_parked *parked = bpf_map_lookup_elem(&pool, &slot);
   __u32 generation = HR_WORD_GENERATION(request->word);
   __u64 hash, reference;
   __u32 reason;
 
-  if (!parked || hr_copy_packet(skb, packet, parked)) return HR_REASON_COPY_FAILED;
+  if (!parked || hr_copy_packet(split->skb, packet, parked)) return HR_REASON_COPY_FAILED;
   if (profile->request_correlation.pairing >= HR_PAIR_PATH) {
     struct hr_payload payload = hr_payload_of(packet);
 
-    if (hr_locate(skb, config_id, payload.offset, payload.bytes, 0) || hr_take_located(request->key.correlation))
+    if (hr_locate(split->skb, split->config_id, payload.offset, payload.bytes, 0) ||
+        hr_take_located(request->key.correlation))
       return HR_REASON_UNKNOWN_OPERATION;
   } else if (hr_parked_correlation(parked, packet->payload_bytes, &profile->request_correlation,
                                    request->key.correlation)) {
     return HR_REASON_UNKNOWN_OPERATION;
   }
   if (!hr_parked_is_request(parked, packet->payload_bytes, profile)) return HR_REASON_UNKNOWN_OPERATION;
-  reason = hr_judge_operation(profile, config_id, slot, packet->payload_bytes);
+  reason = hr_judge_operation(profile, split->config_id, slot, packet->payload_bytes);
   if (reason) return reason;
   hash = hr_key_hash(&request->key);
   request->tag = hr_hash_tag(hash);
   reference = HR_REFERENCE(generation, request->tag, index);
   /* Other splitters find it from here on, but no program changes it before it is PENDING: it can still be withdrawn. */
   WRITE_ONCE(request->word, HR_WORD(generation, HR_NO_BACKEND, 0, HR_STATE_CLAIMING));
-  reason = hr_claim_key(wheel, config_id, request, hash, reference, now_ns);
+  reason = hr_claim_key(split, wheel, request, hash, reference);
   if (reason) return reason;
-  if (hr_push_due(wheel, request, index, now_ns)) {
+  if (hr_push_due(wheel, request, index, split->now_ns)) {
     hr_scoreboard_remove(wheel, request->set, reference);
     return HR_REASON_WHEEL_CONTENDED;
   }
@@ -301,22 +317,20 @@ HR_INLINE __u32 hr_publish_request(struct __sk_buff *skb, const struct hr_packet
 }
 
 /* Tracks a request: afterwards a reply finds it and the clock will look at it. */
-HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_packet *packet, __u32 config_id,
-                                      const struct hr_service_config *config, const struct hr_service_policy *policy,
-                                      struct hr_choice *choice, __u32 client, __u64 now_ns) {
-  struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(skb, packet, config, policy)};
+HR_INLINE struct hr_tracking hr_track(struct hr_split *split) {
+  struct hr_tracking tracking = {.request = 0, .reason = hr_untrackable(split)};
   struct hr_wheel *wheel = hr_the_wheel();
   struct hr_request *request;
   __u64 held;
   __u32 slot;
 
   if (tracking.reason || !wheel) return tracking;
-  if (hr_is_unattended(wheel, now_ns)) {
+  if (hr_is_unattended(wheel, split->now_ns)) {
     tracking.reason = HR_REASON_NO_DAEMON;
     return tracking;
   }
   held = READ_ONCE(wheel->held);
-  if (hr_is_beyond(held, 2)) tracking.reason = hr_share_reason(config_id, client, held);
+  if (hr_is_beyond(held, 2)) tracking.reason = hr_share_reason(split->config_id, split->client, held);
   if (tracking.reason) return tracking;
   tracking.request = hr_take_index(HR_FREE_REQUESTS);
   request = hr_request_at(tracking.request);
@@ -327,17 +341,16 @@ HR_INLINE struct hr_tracking hr_track(struct __sk_buff *skb, const struct hr_pac
   }
   slot = hr_take_index(HR_FREE_PARKED);
   request->parked = slot;
-  hr_fill_request(request, skb, packet, HR_CONFIG_SERVICE(config_id), client, policy, choice, now_ns);
+  hr_fill_request(split, request);
   if (hr_is_beyond(READ_ONCE(wheel->held), 4)) hr_hold_counted(tracking.request);
-  tracking.reason = slot ? hr_publish_request(skb, packet, config_id, config, wheel, request, tracking.request, now_ns)
-                         : HR_REASON_POOL_FULL;
+  tracking.reason = slot ? hr_publish_request(split, wheel, request, tracking.request) : HR_REASON_POOL_FULL;
   if (tracking.reason) {
     hr_give_copy_back(tracking.request);
     hr_free_request(request, tracking.request);
     tracking.request = 0;
     return tracking;
   }
-  choice->first = request->first; /* as steered */
-  hr_clock_wake(skb, wheel, now_ns);
+  split->choice.first = request->first; /* as steered */
+  hr_clock_wake(split->skb, wheel, split->now_ns);
   return tracking;
 }

@@ -72,9 +72,7 @@ absl::StatusOr<hr_stats> SumStats(bpf_map* map, uint32_t index) {
 
 absl::StatusOr<hr_backend_stats> SumBackendStats(bpf_map* map, uint32_t index) {
   return SumPerCpu<hr_backend_stats, hr_backend_stats>(map, index, [](auto& sum, const auto& value) {
-    sum.unanswered += value.unanswered;
-    sum.sends += value.sends;
-    sum.wins += value.wins;
+    for (int i = 0; i < HR_BACKEND_COUNTERS; ++i) sum.counters[i] += value.counters[i];
   });
 }
 

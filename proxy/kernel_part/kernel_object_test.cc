@@ -165,7 +165,7 @@ TEST(KernelReader, CopiesAHistogramOnlyWhenSomethingMayHaveComeToIt) {
   EXPECT_EQ(histogram_copies, 3);
   EXPECT_EQ(copied(), 3);
   std::vector<hr_backend_stats> counts(cpus);
-  counts[0].unanswered = 1;
+  counts[0].counters[HR_BACKEND_UNANSWERED] = 1;
   ASSERT_EQ(bpf_map_update_elem(bpf_map__fd(maps.backend_stats), &backend, counts.data(), BPF_ANY), 0);
   EXPECT_EQ(copied(), 3);
   EXPECT_EQ(copied(), 3);

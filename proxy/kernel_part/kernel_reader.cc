@@ -175,9 +175,9 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.name = spec.name;
   const auto counts = SumBackendStats(maps.backend_stats, spec.id);
   if (!counts.ok()) return counts.status();
-  backend.sends = counts->sends;
-  backend.wins = counts->wins;
-  backend.unanswered = counts->unanswered;
+  backend.sends = counts->counters[HR_BACKEND_SENDS];
+  backend.wins = counts->counters[HR_BACKEND_WINS];
+  backend.unanswered = counts->counters[HR_BACKEND_UNANSWERED];
   backend.drained = (memory_.Policy(service.id).drained & (1u << spec.slot)) != 0;
   const uint64_t unrouted = memory_.Policy(service.id).unrouted;
   backend.unrouted = unrouted > NowNs() && (unrouted & (1u << spec.slot)) != 0;
@@ -205,7 +205,7 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
       static_cast<hr_health>(memory_.backend_states.At<hr_backend_state>(HR_TCP_STATE(spec.id))->health);
   if (!histograms) return backend;
   auto read = Histograms(maps.backend_histograms, spec.id, HR_BACKEND_HISTOGRAMS,
-                         {counts->sends, counts->wins, counts->unanswered, backend.last_receive_ns});
+                         {backend.sends, backend.wins, backend.unanswered, backend.last_receive_ns});
   if (!read.ok()) return read.status();
   backend.answer_times = (*read)[HR_HISTOGRAM_ANSWERS];
   backend.ordinary_times = backend.answer_times.Since((*read)[HR_HISTOGRAM_HELD_BACK]);
