@@ -188,7 +188,7 @@ struct hr_service_config {
   __u8 switches;   /* enum hr_switch, as configured; hr_service_policy has what holds */
   __u8 idle_share; /* load up to which a backend is idle, in 256ths: then a second copy leaves with the first; 0 = none
                       do */
-  __u8 spreads;    /* 1 = `prefer: fastest`: a new request goes to another backend while its target's load is full */
+  __u8 spreads;    /* enum hr_spread */
   __u64 deadline_ns;
   __u64 retention_ns;
   __u16
@@ -209,7 +209,8 @@ struct hr_service_config {
   __u32 pad1;
   __u64 flow_timeout_ns; /* HR_PAIR_FLOW: a client that is silent for longer is a new one */
   struct hr_network clients[HR_MAX_CLIENT_NETWORKS];
-  __u64 pad2[6];
+  __u16 inverse_weights[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> 65535 / weight; 0 = no share */
+  __u64 pad2[4];
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_config) == 1792, "hr_service_config is 1792 bytes, 28 cache lines");
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_service_config, suspect_max_ns) == 64 &&
@@ -227,6 +228,14 @@ HR_STATIC_ASSERT(__builtin_offsetof(struct hr_service_config, suspect_max_ns) ==
 #define HR_CONFIG_SERVICE(config_id) ((config_id) & (HR_MAX_SERVICES - 1))
 /* Beside a config id: the choice is for a TCP connection, to which a backend's health by its SYNs counts as well. */
 #define HR_OF_TCP 0x100u
+
+/* Which backend a new request goes to while all is well (`prefer`). */
+enum hr_spread {
+  HR_SPREAD_NONE = 0,    /* the leader */
+  HR_SPREAD_FASTEST = 1, /* the leader or the preferred one; another while its load is full */
+  HR_SPREAD_EACH = 2,    /* each by its weight; another while its load is full */
+  HR_SPREAD_SOURCE = 3,  /* each by its weight, and always the same for a client */
+};
 
 enum hr_switch {
   HR_SWITCH_BYPASS = 1u << 0,  /* hedging off, traffic flows */

@@ -39,16 +39,30 @@ HR_INLINE int hr_takes_least_heard(__u32 service_id) {
   return state && __sync_fetch_and_add(&state->compared, 1) % HR_EXPLORE_ONE_IN == HR_EXPLORE_ONE_IN - 1;
 }
 
+HR_INLINE int hr_has_shares(const struct hr_service_config *config) { return config->spreads >= HR_SPREAD_EACH; }
+
+/* A new request's key, no multiple of HR_EXPLORE_ONE_IN, and above it the place that its share leads to, + 1. */
+#define HR_SHARE_BITS 28
+
+/* The place of `open`, drained ones last, that a key's share leads to. A global function: its loop is verified once. */
+HR_GLOBAL __u32 hr_share_of(__u32 config_id, __u32 open, __u32 key) {
+  struct hr_service_config *config = hr_config_of(config_id);
+  struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
+
+  if (!config || !policy) return 0;
+  return hr_share_place(config, hr_choice_narrow(open, ~READ_ONCE(policy->drained)), key & ((1u << HR_SHARE_BITS) - 1));
+}
+
 /*
  * hr_choose() among a service's backends as they are now to this client, packed into a word: a global function, so that
  * its loops are verified once. The verifier knows nothing of what stands in a map, so it does not follow every
- * combination of healths.
+ * combination of healths. `explore_tick` of a service with shares: HR_SHARE_BITS.
  */
 HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick, __u32 client, __u64 now_ns) {
   __u32 service_id = HR_CONFIG_SERVICE(config_id);
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_service_policy *policy = hr_policy_of(service_id);
-  __u32 zero = 0, target, target_id, open;
+  __u32 zero = 0, target, target_id, open, share;
   struct hr_choice_view *view = bpf_map_lookup_elem(&choice_views, &zero);
   struct hr_backend_state *target_state;
   struct hr_choice choice;
@@ -58,11 +72,12 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   view->present = hr_open_places(config, policy, now_ns);
   open = view->present & ~exclude;
   open &= open - 1; /* not 0: there are several to compare */
-  view->least_heard = open && hr_takes_least_heard(service_id);
+  share = hr_has_shares(config) && explore_tick != HR_EXPLORE_NEVER;
+  view->least_heard = open && !share && hr_takes_least_heard(service_id);
   view->explore_tick = explore_tick;
   view->exclude = exclude;
   view->leader = hr_leader_of(service_id);
-  view->preferred = READ_ONCE(policy->preferred);
+  view->preferred = share ? explore_tick >> HR_SHARE_BITS : (__u32)READ_ONCE(policy->preferred);
   view->drained = READ_ONCE(policy->drained);
   view->spent = !exclude && !hr_debt_is_open(service_id, client, HR_DEBT_FAILOVERS);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
@@ -250,6 +265,19 @@ HR_GLOBAL __u32 hr_choose_steered(__u32 config_id, __u32 target, __u32 explore_t
   return packed;
 }
 
+/* A steered choice: what its target cannot take goes to the others by their shares. A global function: rare. */
+HR_GLOBAL __u32 hr_share_steered(__u32 config_id, __u32 packed, __u32 explore_tick) {
+  __u32 zero = 0, healthy;
+  struct hr_choice_view *view = bpf_map_lookup_elem(&choice_views, &zero);
+  struct hr_choice choice = hr_unpack_choice(packed);
+
+  if (!view) return packed;
+  healthy = view->healthy & view->present & ~(__u32)view->drained;
+  if (choice.first < HR_MAX_BACKENDS_PER_SERVICE && (healthy >> choice.first & 1))
+    choice.first = hr_share_of(config_id, healthy, explore_tick);
+  return hr_pack_choice(&choice);
+}
+
 /* A backend's place in the service, if requests may go to it; else HR_NO_BACKEND. */
 HR_INLINE __u32 hr_place_of_backend(const struct hr_service_config *config, __u32 backend_id) {
   struct hr_backend *backend = bpf_map_lookup_elem(&backends, &backend_id);
@@ -285,15 +313,22 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   __u32 preferred = READ_ONCE(policy->preferred), drained = READ_ONCE(policy->drained);
   __u32 explore_tick = preferred ? hr_explore_tick(service_id) : 0;
   __u32 open = hr_open_places(config, policy, now_ns);
-  __u32 leader = hr_choice_leader(hr_leader_of(service_id), open, drained);
-  __u32 target = hr_choice_target(leader, preferred, open, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
-  __u32 packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
+  __u32 leader = hr_choice_leader(hr_leader_of(service_id), open, drained), target, packed;
 
-  if (hr_has_standby(config) &&
-      ((drained >> target & 1) || hr_health_by(config_id, hr_backend_id(config, target), client, now_ns) != HR_HEALTHY))
+  if (hr_has_shares(config)) {
+    explore_tick = (config->spreads == HR_SPREAD_EACH ? bpf_get_prandom_u32() : client * 0x9e3779b1u) | 3;
+    preferred = hr_share_of(config_id, open, explore_tick) + 1;
+    explore_tick = preferred << HR_SHARE_BITS | (explore_tick & ((1u << HR_SHARE_BITS) - 1));
+  }
+  target = hr_choice_target(leader, preferred, open, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
+
+  if (hr_has_standby(config) && ((drained >> target & 1) || hr_health_by(config_id, hr_backend_id(config, target),
+                                                                         client, now_ns) != HR_HEALTHY)) {
     packed = hr_choose_steered(config_id, target, explore_tick, client, now_ns);
-  else if (config->spreads && !hr_is_dry(policy) &&
-           (preferred = hr_cold_place(config_id, target, client, now_ns)) != target)
+    if (hr_has_shares(config) && !hr_is_dry(policy)) packed = hr_share_steered(config_id, packed, explore_tick);
+  } else if (config->spreads && config->spreads != HR_SPREAD_SOURCE && !hr_is_dry(policy) &&
+             (preferred = hr_cold_place(config_id, target, client, now_ns)) != target)
     packed = HR_PACKED_CHOICE(preferred, HR_NO_BACKEND, HR_CHOSE_STANDBY, 0);
   return hr_unpack_choice(packed);
 }

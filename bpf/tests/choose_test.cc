@@ -6,7 +6,9 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <numeric>
 #include <string>
+#include <vector>
 
 namespace hedgerow {
 namespace {
@@ -255,6 +257,46 @@ TEST(ChooseProperties, TheLowestPlaceOfEveryMaskIsFound) {
     while (!(mask >> lowest & 1)) ++lowest;
     EXPECT_EQ(hr_choice_lowest(mask), lowest) << mask;
   }
+}
+
+hr_service_config Shares(const std::vector<unsigned> &weights) {
+  hr_service_config config{};
+  for (unsigned i = 0; i < weights.size(); ++i) {
+    config.backends[i] = static_cast<__u16>(7 + 3 * i);
+    config.inverse_weights[i] = static_cast<__u16>(weights[i] == 0 ? 0 : 65535 / weights[i]);
+  }
+  return config;
+}
+
+TEST(Shares, AreThoseOfTheWeights) {
+  constexpr unsigned kRequests = 400'000;
+  for (const std::vector<unsigned> &weights :
+       std::vector<std::vector<unsigned>>{{1, 1, 1}, {1, 2, 5, 0}, {10, 1, 1, 4}, {1, 1, 1, 1, 1, 1, 1, 1}}) {
+    const hr_service_config config = Shares(weights);
+    const double all = std::accumulate(weights.begin(), weights.end(), 0.0);
+    for (const unsigned key_of : {0x9e3779b1u, 1u}) {  // spread over all keys, and counted
+      std::vector<unsigned> got(weights.size());
+      for (unsigned i = 0; i < kRequests; ++i) ++got[hr_share_place(&config, (1u << weights.size()) - 1, i * key_of)];
+      for (unsigned i = 0; i < weights.size(); ++i)
+        EXPECT_NEAR(got[i], kRequests * weights[i] / all, 0.02 * kRequests * weights[i] / all) << i << " of " << all;
+    }
+  }
+}
+
+TEST(Shares, ABackendThatGoesMovesOnlyItsOwnAndByWeight) {
+  const hr_service_config config = Shares({2, 1, 3});
+  unsigned moved[3] = {};
+  for (unsigned key = 0; key < 200'000; ++key) {
+    const unsigned before = hr_share_place(&config, 0b111, key), after = hr_share_place(&config, 0b110, key);
+    ASSERT_TRUE(before == 0 || before == after) << key;
+    if (before == 0) ++moved[after];
+  }
+  EXPECT_NEAR(moved[2], 3.0 * moved[1], 0.15 * moved[1]);
+}
+
+TEST(Shares, WithoutAShareABackendGetsWhatTheOthersCannotTake) {
+  const hr_service_config config = Shares({1, 0, 1});
+  for (unsigned key = 0; key < 1000; ++key) ASSERT_EQ(hr_share_place(&config, 0b010, key), 1u);
 }
 
 TEST(ChooseProperties, HoldForEverySnapshotOfThreeBackends) {

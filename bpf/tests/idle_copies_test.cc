@@ -235,7 +235,7 @@ TEST_F(IdleCopiesTest, AHotStandbyIsPassedOverForAColdOne) {
 }
 
 TEST_F(IdleCopiesTest, WithPreferFastestANewRequestPassesOverAFullBackend) {
-  ServiceConfig(kRaw4Service).spreads = 1;
+  ServiceConfig(kRaw4Service).spreads = HR_SPREAD_FASTEST;
   BackendState(kRaw4B).answer_ewma_ns = kMillisecond;
   BackendState(kRaw4C).answer_ewma_ns = 2 * kMillisecond;
   auto goes_to = [this, id = uint8_t{0}]() mutable {
@@ -250,7 +250,7 @@ TEST_F(IdleCopiesTest, WithPreferFastestANewRequestPassesOverAFullBackend) {
   EXPECT_EQ(goes_to(), kC4);
   MakeLoaded(kRaw4C, 1.0);
   EXPECT_EQ(goes_to(), kA4) << "all are full: the target keeps its requests";
-  ServiceConfig(kRaw4Service).spreads = 0;
+  ServiceConfig(kRaw4Service).spreads = HR_SPREAD_NONE;
   MakeLoaded(kRaw4B, 0);
   EXPECT_EQ(goes_to(), kA4) << "a leader gets what is for the leader";
 }
@@ -300,7 +300,7 @@ TEST_F(IdleCopiesRawTest, ABackendThatIsDownKeepsNoCopyFromTheOthers) {
 
 TEST_F(IdleCopiesRawTest, WithPreferFastestADrainedBackendGetsNothingWhereTheOthersAreFull) {
   ServiceConfig(kRaw4Service).idle_share = 0;
-  ServiceConfig(kRaw4Service).spreads = 1;
+  ServiceConfig(kRaw4Service).spreads = HR_SPREAD_FASTEST;
   EXPECT_TRUE(plane().policy().SetDrained("raw4", "b", true).ok());
   EXPECT_TRUE(plane().policy().SetDrained("raw4", "c", true).ok());
   MakeLoaded(kRaw4A, 1.5);

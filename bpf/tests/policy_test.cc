@@ -3,6 +3,10 @@
 // What an operator or the daemon changes while requests flow (delays, drained and preferred backends, dry
 // runs), and what a backend itself may say about hedging. Times are set in the mapped state; nothing here
 // waits.
+#include <map>
+#include <string>
+
+#include "absl/strings/str_cat.h"
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 
@@ -45,6 +49,91 @@ class PolicyTest : public PacketTest {
 
   std::string to_;
 };
+
+// ---- Shares
+// ---------------------------------------------------------------------------------------------------------
+
+class SharesTest : public PolicyTest {
+ protected:
+  void Share(hr_spread how, std::initializer_list<uint16_t> weights) {
+    List(kRaw4Service, {"10.77.2.0/24"});
+    ServiceConfig(kRaw4Service).spreads = how;
+    for (size_t i = 0; i < weights.size(); ++i) {
+      const uint16_t weight = weights.begin()[i];
+      ServiceConfig(kRaw4Service).inverse_weights[i] = static_cast<uint16_t>(weight == 0 ? 0 : 65535 / weight);
+    }
+  }
+  // Where the next requests of as many clients go.
+  std::map<std::string, std::string> Ask(int clients) {
+    std::map<std::string, std::string> places;
+    for (int i = 0; i < clients; ++i) {
+      const std::string client = absl::StrCat("10.77.2.", 1 + i);
+      const Bytes id = {static_cast<uint8_t>(++asked_), static_cast<uint8_t>(asked_ >> 8), 0, 0};
+      places[client] =
+          Read(SplitOf(client, PacketBuilder(client, kRaw4).Udp(kClientPort, kRawPort, id).Build()).packet).destination;
+      if (!places[client].empty()) Reply(PacketBuilder(places[client], client).Udp(kRawPort, kClientPort, id).Build());
+    }
+    return places;
+  }
+  static std::map<std::string, int> Counts(const std::map<std::string, std::string> &places) {
+    std::map<std::string, int> counts;
+    for (const auto &[client, place] : places) ++counts[place];
+    return counts;
+  }
+  uint32_t asked_ = 0;
+};
+
+TEST_F(SharesTest, EachGetsRequestsByItsWeight) {
+  Share(HR_SPREAD_EACH, {1, 3, 0});
+  std::map<std::string, int> counts;
+  for (int i = 0; i < 8; ++i)
+    for (const auto &[place, count] : Counts(Ask(100))) counts[place] += count;
+  EXPECT_NEAR(counts[kA4], 200, 60);
+  EXPECT_NEAR(counts[kB4], 600, 60);
+  EXPECT_EQ(counts[kC4], 0);
+}
+
+TEST_F(SharesTest, AClientHasItsBackendAndOnlyThoseOfOneThatIsDrainedOrDownMove) {
+  Share(HR_SPREAD_SOURCE, {1, 1, 1});
+  const auto before = Ask(60);
+  EXPECT_EQ(Counts(before).size(), 3u) << "each has clients";
+  EXPECT_EQ(Ask(60), before);
+  const auto only_moves = [&](const char *from) {
+    const auto now = Ask(60);
+    std::map<std::string, int> to;
+    for (const auto &[client, place] : now) {
+      if (before.at(client) == from)
+        ++to[place];
+      else
+        EXPECT_EQ(place, before.at(client)) << client;
+    }
+    EXPECT_EQ(to.count(from), 0u);
+    EXPECT_EQ(to.size(), 2u) << "both others get some";
+  };
+  Drain("raw4", "b");
+  only_moves(kB4);
+  Drain("raw4", "b", false);
+  EXPECT_EQ(Ask(60), before);
+  MakeDown(kRaw4C);
+  BackendState(kRaw4C).probe_counter = 1;  // so many after a probe
+  only_moves(kC4);
+}
+
+TEST_F(SharesTest, WhatIsHedgedGoesToAnother) {
+  Share(HR_SPREAD_SOURCE, {1, 1, 1});
+  const uint32_t request = AskRaw(1);
+  const std::string first = to_;
+  FireNow(request);
+  EXPECT_NE(Read(Clones(HR_MARK_HEDGE, 1)[0].packet).destination, first);
+}
+
+TEST_F(SharesTest, WithEachAFullBackendIsPassedBy) {
+  Share(HR_SPREAD_EACH, {1, 1, 1});
+  BackendTuning(kRaw4A).slow_at = 1000;
+  BackendLoad(kRaw4A).reported = 2 * HR_LOAD_FULL;
+  BackendLoad(kRaw4A).reported_ns = NowNs();
+  EXPECT_EQ(Counts(Ask(60)).count(kA4), 0u);
+}
 
 // ---- The delay
 // -----------------------------------------------------------------------------------------------------

@@ -161,7 +161,10 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_delay_ns(static_cast<int64_t>(snapshot.delay_ns));
   out.set_adaptive(service.has_adaptive());
   const auto asked = static_cast<int>(RequestsTo(snapshot));
-  if (asked < service.backends_size()) out.set_requests_to(service.backends(asked).name());
+  if (service.prefer() == v1::PREFER_EACH || service.prefer() == v1::PREFER_SOURCE)
+    out.set_requests_to(service.prefer() == v1::PREFER_EACH ? "each, by weight" : "one for each client, by weight");
+  else if (asked < service.backends_size())
+    out.set_requests_to(service.backends(asked).name());
   const v1::Leader leader = BuildLeader(service, snapshot, now_ns);
   out.set_leader(leader.leader());
   out.set_state(leader.state());

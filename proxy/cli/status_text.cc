@@ -68,6 +68,7 @@ std::string LeaderSource(const v1::ServiceStatus& service) {
 
 // Why a backend other than the leader gets the requests. The live page says it in the same words (tables.js).
 std::string Why(const v1::ServiceStatus& service) {
+  if (absl::StrContains(service.requests_to(), ' ')) return "";  // shares
   for (const v1::BackendStatus& backend : service.backends()) {
     if (backend.name() != service.leader()) continue;
     if (backend.drained()) return ", while the leader is drained";

@@ -22,12 +22,9 @@ struct Word {
 };
 
 constexpr std::array kKeys = {
-    Word{
-        "weight|weights|shares",
-        "one backend leads and the others stand by, so there are no shares; `prefer: fastest` passes over a loaded one"},
-    Word{
-        "policy|lb_policy|balance|load_balancing|server_policy",
-        "the first backend leads (`primary`) and the others stand by; `prefer: fastest` chooses by answer time and load"},
+    Word{"weight|weights|shares", "the `weight` of a backend is its share, with `prefer: each` or `prefer: source`"},
+    Word{"policy|lb_policy|balance|load_balancing|server_policy",
+         "`prefer` says which backend gets a request: `primary`, `fastest`, `each` in turn, or one for each `source`"},
     Word{
         "health_check|healthcheck|health_checks|check|checks|interval|rise|fall",
         "the requests themselves show which backend answers (`suspect_min`, `election_timeout`); nothing is asked beside them"},
@@ -88,12 +85,17 @@ std::vector<std::string> KeysWithoutEffect(const v1::Config& config, const Locat
                       : service.backends_size() == 1 ? "there is one backend"
                       : service.attempts() == 1      ? "with one attempt nothing is hedged"
                                                      : nullptr;
+    const bool shares = service.prefer() == v1::PREFER_EACH || service.prefer() == v1::PREFER_SOURCE;
+    for (int j = 0; !shares && j < service.backends_size(); ++j)
+      if (locations.Has(absl::StrCat("services[", i, "].backends[", j, "].weight")))
+        notes.push_back(absl::StrCat("service ", service.name(), ": no effect of the weight of ",
+                                     service.backends(j).name(), ": it counts with `prefer: each` and `source`"));
     if (why == nullptr) continue;
     std::vector<std::string> keys;
     for (const char* key : {"delay", "budget", "budget_burst", "adaptive", "idle_copies", "prefer", "max_in_flight"}) {
       const bool of_hedges = !absl::StrContains(key, "prefer") && !absl::StrContains(key, "max_in_flight");
       if (locations.Has(absl::StrCat("services[", i, "].", key)) &&
-          (of_hedges || !hedged || service.backends_size() == 1))
+          (of_hedges || (!hedged && !shares) || service.backends_size() == 1))
         keys.push_back(key);
     }
     if (!keys.empty())

@@ -123,10 +123,18 @@ class Checker : Checks {
   }
 
   void Preference(const v1::Service& service, const std::string& path) {
-    if (service.prefer() != v1::PREFER_FASTEST || !service.has_cluster()) return;
+    const bool shares = service.prefer() == v1::PREFER_EACH || service.prefer() == v1::PREFER_SOURCE;
+    const auto& backends = service.backends();
+    if (shares && std::all_of(backends.begin(), backends.end(), [](const auto& each) { return each.weight() == 0; }))
+      Add(path, "every backend has weight 0, expected one with a share at least");
+    if (service.prefer() == v1::PREFER_PRIMARY || service.prefer() == v1::PREFER_UNSPECIFIED || !service.has_cluster())
+      return;
+    static constexpr const char* kWords[] = {"", "", "fastest", "each", "source"};
     Add(path,
-        "got \"fastest\", expected \"primary\" with a cluster (its leader gets the requests; another member "
-        "would only send them on to it)");
+        absl::StrCat(
+            "got \"", kWords[service.prefer()],
+            "\", expected \"primary\" with a cluster (its leader gets the requests; another member would only send them on to "
+            "it)"));
   }
 
   void Clients(const v1::Service& service, const std::string& path) {

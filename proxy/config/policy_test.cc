@@ -104,7 +104,9 @@ TEST(PolicyConfig, SaysWhatIsWrongAndWhere) {
        R"(c.yaml:6:15: services[0].adaptive: got a single value, expected a map with the keys floor, cap)"},
       {"adaptive: {cap: 8ms, p: 95}",
        R"(c.yaml:6:26: services[0].adaptive: unknown key "p", expected one of floor, cap)"},
-      {"prefer: b", R"(c.yaml:6:13: services[0].prefer: got "b", expected one of primary, fastest)"},
+      {"prefer: b", R"(c.yaml:6:13: services[0].prefer: got "b", expected one of primary, fastest, each, source)"},
+      {"prefer: source\n    cluster: {id: 7, key: ffeeddccbbaa99887766554433221100}",
+       R"(services[0].prefer: got "source", expected "primary" with a cluster)"},
       {"dry_run: yes", R"(c.yaml:6:14: services[0].dry_run: got "yes", expected one of off, on)"},
       {"prefer: fastest\n    cluster: {id: 7, key: ffeeddccbbaa99887766554433221100}",
        R"(c.yaml:6:13: services[0].prefer: got "fastest", expected "primary" with a cluster (its leader gets the )"

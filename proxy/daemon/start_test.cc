@@ -287,7 +287,7 @@ services:
   EXPECT_EQ(spec.services[0].backends[1].slot, 3u);
   EXPECT_EQ(spec.services[1].id, kNoId);
   EXPECT_FALSE(spec.services[0].adaptive);
-  EXPECT_TRUE(spec.services[1].adaptive && spec.services[1].config.spreads == 1);
+  EXPECT_TRUE(spec.services[1].adaptive && spec.services[1].config.spreads == HR_SPREAD_FASTEST);
 }
 
 }  // namespace

@@ -33,6 +33,7 @@ struct BackendSpec {
   uint32_t uplink_ifindex = 0;
   uint32_t also_ifindex = 0;  // another interface by which its replies may come; 0: none
   uint32_t node = 0;          // its id in the cluster, by which a nack may name it as the leader; 0 = not known
+  uint32_t weight = 1;
   // Where it stands in the maps: kNoId everywhere means in order of appearance (proxy/start/roster.h).
   uint32_t id = kNoId;
   uint32_t slot = kNoId;  // within its service

@@ -76,6 +76,7 @@ hr_service_config MakeConfig(const DataPlaneSpec& all, const ServiceSpec& spec, 
     config.present |= static_cast<uint8_t>(1u << backend.slot);
     config.backends[backend.slot] = static_cast<uint16_t>(backend.id);
     config.nodes[backend.slot] = backend.node;
+    config.inverse_weights[backend.slot] = static_cast<uint16_t>(backend.weight == 0 ? 0 : 65535 / backend.weight);
   }
   return config;
 }

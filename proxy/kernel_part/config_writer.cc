@@ -196,7 +196,7 @@ absl::Status ConfigWriter::FollowOne(const ServiceSpec& service) {
   volatile hr_service_policy& policy = memory_.Policy(service.id);
   const uint32_t preferred = policy.preferred, present = memory_.Config(memory_.Published(), service.id).present;
   policy.drained = policy.drained & present;
-  if (!service.config.spreads || (present << 1 >> preferred & 1) == 0) policy.preferred = 0;
+  if (service.config.spreads != HR_SPREAD_FASTEST || (present << 1 >> preferred & 1) == 0) policy.preferred = 0;
   // An adaptive delay is SetDelay's to write.
   if (!service.adaptive || policy.delay_ns == 0) policy.delay_ns = service.config.delay_ns;
   return absl::OkStatus();

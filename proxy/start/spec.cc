@@ -46,7 +46,8 @@ hr_service_config MakeConfig(const v1::Service& service) {
   config.attempts = static_cast<uint8_t>(service.attempts());
   config.switches = service.dry_run() == v1::SWITCH_ON ? HR_SWITCH_DRY_RUN : 0;
   config.idle_share = IdleShare(service.idle_copies_ppm());
-  config.spreads = service.prefer() == v1::PREFER_FASTEST;
+  static_assert(v1::PREFER_FASTEST - 1 == HR_SPREAD_FASTEST && v1::PREFER_SOURCE - 1 == HR_SPREAD_SOURCE);
+  config.spreads = static_cast<uint8_t>(std::max(0, service.prefer() - 1));
   config.deadline_ns = static_cast<uint64_t>(service.deadline_ns());
   config.retention_ns = static_cast<uint64_t>(service.retention_ns());
   config.suspect_min_ns = static_cast<uint64_t>(service.suspect_min_ns());
@@ -85,7 +86,8 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
     if (backend.name() == service.primary()) spec.primary = static_cast<uint32_t>(i);
     spec.backends.push_back({backend.name(), backend.address(), static_cast<uint16_t>(backend.port()),
                              static_cast<uint32_t>(path.backends.at(static_cast<size_t>(i)).uplink),
-                             static_cast<uint32_t>(path.backends.at(static_cast<size_t>(i)).also), backend.node()});
+                             static_cast<uint32_t>(path.backends.at(static_cast<size_t>(i)).also), backend.node(),
+                             backend.weight()});
     const v1::RosterBackend* place = known == nullptr ? nullptr : FindBackend(*known, backend);
     if (place == nullptr) continue;
     spec.backends.back().id = place->id();

@@ -106,6 +106,48 @@ def test_a_backend_has_the_room_that_the_operator_says(lab, servers, product):
     wait_until(lambda: room() == {1000}, what="the next look")
 
 
+# -- shares ------------------------------------------------------------------------------------------------
+
+
+def shared(product, how: str, *weights: int) -> list[dict]:
+    services = product.services("dns", delay="1s", suspect_min="300ms", suspect_max="300ms", prefer=how)
+    for service in services:
+        for backend, weight in zip(service["backends"], weights, strict=False):
+            backend["weight"] = weight
+    return services
+
+
+def sent(proxy: Product) -> list[int]:
+    return [int(backend["sent"]) for backend in proxy.service_status()["backends"]]
+
+
+def test_each_backend_gets_its_weight_and_a_dead_ones_share_goes_to_the_others(lab, servers, product):
+    proxy = product.up(services=shared(product, "each", 3, 1))
+    with UdpClient(lab.client, VIP4) as client:
+        ask(client, 400)
+        first, second = sent(proxy)
+        assert first + second == 400 and 250 <= first <= 350
+        assert "requests to  each, by weight" in proxy.admin("status").stdout
+        servers["a"].stall()
+        ask(client, 40)
+        before = sent(proxy)[1]
+        ask(client, 60)
+        assert sent(proxy)[1] - before >= 58, "requests, but for probes, go to what answers"
+    servers["a"].resume()
+
+
+def test_a_client_has_its_backend(lab, servers, product):
+    proxy = product.up(services=shared(product, "source"))
+    with UdpClient(lab.client, VIP4) as client:
+        ask(client, 50)
+    assert sorted(sent(proxy)) == [0, 50], "all are this user's"
+    proxy.write(proxy.config(services=shared(product, "each", 1, 1)))
+    proxy.admin("reload")
+    with UdpClient(lab.client, VIP4) as client:
+        ask(client, 50)
+    assert min(sent(proxy)) >= 8, "a reload changes it"
+
+
 # -- draining ----------------------------------------------------------------------------------------------
 
 
