@@ -8,7 +8,7 @@ import sys
 import time
 
 from deploy.dev import temporary
-from deploy.lab import Lab, LabInUse, names, netns
+from deploy.lab import Lab, LabInUse, names, netns, registry
 
 
 def _up(args: argparse.Namespace) -> int:
@@ -36,6 +36,10 @@ def _clean(args: argparse.Namespace) -> int:
             print(f"lab {tag}: removed")
         except LabInUse as error:
             print(error)
+    for name in [] if args.tag else names.ended_netns():
+        registry.kill_in([name])
+        netns.remove(name)
+        print(f"{name}: removed")
     for path in temporary.left_behind():
         shutil.rmtree(path, ignore_errors=True)
         print(f"{path}: removed")

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from pyroute2 import IPRoute, NetlinkError
 
-from deploy.lab import data_dirs, names, netns, node_pins
+from deploy.lab import data_dirs, names, netns, node_pins, proxy_pins
 from deploy.lab import nat as container_nat
 from deploy.lab.host import UPLINK, Host
 from deploy.lab.registry import Registry
@@ -127,8 +127,9 @@ class Lab:
             raise LabInUse(f"lab {tag!r} belongs to a living process")
         _remove(registry)
         # bench/product.py and bench/steer_systems.py name these; the links on which programs were are gone with the hosts.
-        pinned = [node_pins.PINS / folder.name.partition("-hedgerow-")[2] for folder in registry.path.glob("*-hedgerow-*")]
-        for path in (*pinned, *node_pins.PINS.with_name("hedgerow-steer").glob(f"hr-{tag}-*")):
+        for folder in registry.path.glob("*-hedgerow-*"):
+            proxy_pins.remove(folder.name.partition("-hedgerow-")[2])
+        for path in node_pins.PINS.with_name("hedgerow-steer").glob(f"hr-{tag}-*"):
             shutil.rmtree(path, ignore_errors=True)
         data_dirs.remove_all(tag)
         registry.remove_files()

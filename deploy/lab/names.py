@@ -35,6 +35,7 @@ VIP_KV = ("10.99.0.48", "fd99::48")
 
 _TAG = re.compile(r"[a-z0-9]{1,12}")
 _HOST = re.compile(r"[a-z0-9]{1,10}")
+_NETNS = re.compile(r"hr-([a-z0-9]+)-([a-z0-9]+)")
 
 
 def check_tag(tag: str) -> str:
@@ -51,10 +52,11 @@ def netns_name(tag: str, host: str) -> str:
 
 
 def host_of_netns(tag: str, name: str) -> str | None:
-    """The host part of a namespace's name, or None when the namespace is not this lab's."""
+    """The host part of a namespace's name, or None when the namespace is not this lab's. Tests have some of their own,
+    `hr-<kind>-<pid>`."""
     prefix = f"hr-{check_tag(tag)}-"
     host = name.removeprefix(prefix)
-    return host if name.startswith(prefix) and _HOST.fullmatch(host) else None
+    return host if name.startswith(prefix) and is_host(host) else None
 
 
 def run_dir(tag: str) -> Path:
@@ -64,9 +66,15 @@ def run_dir(tag: str) -> Path:
 def tags() -> list[str]:
     """Of all labs that are up or have left something."""
     left = [path.name.partition("-")[0] for path in RUN_DIR.glob("*")]
-    left += [path.name.split("-")[1] for path in NETNS_DIR.glob("hr-*-*")]
+    left += [found[1] for path in NETNS_DIR.glob("hr-*-*") if (found := _NETNS.fullmatch(path.name)) and is_host(found[2])]
     left += [path.name.split("-")[2] for parent in DATA.values() for path in parent.glob("hedgerow-lab-*-*")]
     return sorted(set(filter(_TAG.fullmatch, left)))
+
+
+def ended_netns() -> list[str]:
+    """Of no lab, `hr-<kind>-<pid>`, whose process is no more."""
+    found = filter(None, (_NETNS.fullmatch(path.name) for path in NETNS_DIR.glob("hr-*-*")))
+    return sorted(each[0] for each in found if each[2].isdigit() and not Path("/proc", each[2]).exists())
 
 
 def client_name(number: int) -> str:
@@ -76,6 +84,11 @@ def client_name(number: int) -> str:
 
 def is_client(name: str) -> bool:
     return name in {client_name(number) for number in range(1, MOST_CLIENTS + 1)}
+
+
+def is_host(name: str) -> bool:
+    """Whether a lab may have a host, or its switch, of that name."""
+    return is_client(name) or name in {INNER, SWITCH, *REPLICAS}
 
 
 def client_addresses(number: int) -> tuple[str, str]:

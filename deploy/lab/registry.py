@@ -14,6 +14,7 @@ import select
 import shutil
 import signal
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 from deploy.lab import names, netns
@@ -68,22 +69,27 @@ class Registry:
         return netns.pids_in(spaces) if spaces else []
 
     def kill_all(self, timeout_s: float = 5.0) -> None:
-        """SIGKILL to every process of the lab, repeated until none is left: one may fork while we look."""
-        spaces = {netns.identity(netns.path_of(name)) for name in netns.of_lab(self.tag)}
-        if not spaces:
-            return
-        deadline = time.monotonic() + timeout_s
-        while pids := [pid for pid in netns.pids_in(spaces) if pid != os.getpid()]:
-            if time.monotonic() > deadline:
-                raise RuntimeError(f"lab {self.tag}: processes {pids} do not die")
-            for pid in pids:
-                _kill_checked(pid, spaces, max(0.0, deadline - time.monotonic()))
+        """SIGKILL to every process of the lab."""
+        kill_in(netns.of_lab(self.tag), timeout_s)
 
     def remove_files(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
         # The parent goes with its last lab; somebody else's lab in it is a reason to leave it.
         with contextlib.suppress(OSError):
             names.RUN_DIR.rmdir()
+
+
+def kill_in(namespaces: Sequence[str], timeout_s: float = 5.0) -> None:
+    """SIGKILL to every process in them, repeated until none is left: one may fork while we look."""
+    spaces = {netns.identity(netns.path_of(name)) for name in namespaces}
+    if not spaces:
+        return
+    deadline = time.monotonic() + timeout_s
+    while pids := [pid for pid in netns.pids_in(spaces) if pid != os.getpid()]:
+        if time.monotonic() > deadline:
+            raise RuntimeError(f"{', '.join(namespaces)}: processes {pids} do not die")
+        for pid in pids:
+            _kill_checked(pid, spaces, max(0.0, deadline - time.monotonic()))
 
 
 def _kill_checked(pid: int, spaces: set[tuple[int, int]], timeout_s: float) -> None:
