@@ -76,7 +76,7 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
     for (; const std::optional<int> number = operate::NextSignal(signals.get()); any = true) {
       if (*number == SIGHUP) {
         const auto reloads = (*group)->Reload(std::nullopt);
-        LogInfo("signal ", *number, ": ", reloads.ok() ? "all slots are reloaded" : reloads.status().message());
+        LogInfo("signal ", *number, ": ", reloads.ok() ? "all slots are being reloaded" : reloads.status().message());
       } else {
         (*group)->BeginStop();
       }

@@ -45,22 +45,35 @@ void Supervisor::MendListener(Slot& slot) {
 }
 
 // A UDP socket that a worker connected or shut down has left the group for good: the slot gets a new one.
-void Supervisor::MendUdp(Slot& slot) {
+// The old one is kept until then: the first socket of a group is made differently.
+absl::Status Supervisor::MendUdp(Slot& slot) {
   const bool has_one = slot.fd(Transport::kUdp) >= 0 && !IsSpoilt(slot.fd(Transport::kUdp));
-  if (!settings_.udp || slot.role == Role::kFormer || has_one) return;
-  slot.socket(Transport::kUdp).Reset();
+  if (!settings_.udp || slot.role == Role::kFormer || has_one) return absl::OkStatus();
+  constexpr absl::string_view kWhy = "its worker has connected the UDP socket, or shut it down; ";
+  auto socket = NewSocket(Transport::kUdp);
+  absl::Status mended = socket.status();
+  if (mended.ok()) {
+    std::swap(slot.socket(Transport::kUdp), *socket);
+    mended = FillSlot(slot);
+    if (!mended.ok()) std::swap(slot.socket(Transport::kUdp), *socket);
+  }
+  if (!mended.ok()) return absl::Status(mended.code(), absl::StrCat(kWhy, mended.message()));
   Unstore(Transport::kUdp, slot.place());
-  const absl::Status mended = FillSlot(slot);
-  LogWarning("slot ", slot.number, ": its worker has connected the UDP socket, or shut it down; ",
-             mended.ok() ? "the next one has another" : mended.message());
+  Store(Transport::kUdp, slot.place(), slot.fd(Transport::kUdp));
+  LogWarning("slot ", slot.number, ": ", kWhy, "the next one has another");
+  return absl::OkStatus();
 }
 
 void Supervisor::StartWorker(Slot& slot) {
   MendListener(slot);
-  MendUdp(slot);
+  absl::Status mended = MendUdp(slot);
   std::vector<int> sockets;
-  for (const Transport transport : settings_.transports()) sockets.push_back(slot.fd(transport));
-  auto started = launcher_.Start(slot.number, sockets);
+  for (const Transport transport : settings_.transports()) {
+    sockets.push_back(slot.fd(transport));
+    if (mended.ok() && sockets.back() < 0)
+      mended = absl::FailedPreconditionError(absl::StrCat("it has no ", NameOf(transport), " socket"));
+  }
+  auto started = mended.ok() ? launcher_.Start(slot.number, sockets) : absl::StatusOr<StartedWorker>(mended);
   const int64_t now = MonotonicNs();
   if (slot.started_ns != 0 || slot.failures > 0) ++slot.restarts;
   slot.started_ns = now;
@@ -307,9 +320,14 @@ void Supervisor::LookAround() {
   for (const Transport transport : settings_.transports()) watch_->Look(transport, FdsOf(transport));
 }
 
+// Those that serve come first: a former listener is shut down, and in no group.
 std::vector<int> Supervisor::FdsOf(Transport transport) const {
   std::vector<int> all;
-  for (const auto& [place, slot] : slots_) all.push_back(slot.fd(transport));
+  for (const bool serves : {true, false}) {
+    for (const auto& [place, slot] : slots_) {
+      if ((slot.role == Role::kServing) == serves && slot.fd(transport) >= 0) all.push_back(slot.fd(transport));
+    }
+  }
   if (const int sink = sinks_[static_cast<size_t>(transport)].get(); sink >= 0) all.push_back(sink);
   return all;
 }

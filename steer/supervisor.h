@@ -58,13 +58,14 @@ class Supervisor final : public Group {
   absl::Status MakeSinks();
   absl::Status BeginWatching();
   absl::StatusOr<int> AddSlot(int number, Role role);
+  absl::StatusOr<net::UniqueFd> NewSocket(Transport transport);
   absl::Status FillSlot(Slot& slot);
   void RemoveEverything();
 
   // supervisor.cc: workers and timers
   void StartWorker(Slot& slot);
   void MendListener(Slot& slot);
-  void MendUdp(Slot& slot);
+  absl::Status MendUdp(Slot& slot);
   void EndLeftBehind(const Slot& slot, const Process& worker, bool group_ended);
   void ForgiveOwnPause(int64_t now);
   void ReapOrphans();
@@ -79,7 +80,7 @@ class Supervisor final : public Group {
   void EndFormer(int place);
   void StartNext();
   void TickNext(Slot& slot, int64_t now);
-  void FailReload(const Slot& slot, const std::string& why);
+  void FailReload(Slot& slot, const std::string& why);
   bool Proven(const Slot& slot, int64_t now) const;
   void LookAround();
   std::vector<int> FdsOf(Transport transport) const;

@@ -108,6 +108,7 @@ void Supervisor::StartNext() {
     }
     const auto place = AddSlot(number, Role::kNext);
     if (!place.ok()) return FailReload(present, std::string(place.status().message()));
+    (void)Save();  // a next supervisor finds the worker by the sockets of a recorded slot
     StartWorker(slots_.at(*place));
     if (!slots_.at(*place).has_worker()) return FailReload(slots_.at(*place), slots_.at(*place).last_exit);
   }
@@ -138,18 +139,23 @@ void Supervisor::TickNext(Slot& next, int64_t now) {
 }
 
 // What serves is left as it is, and slots that wait for their reload are too.
-void Supervisor::FailReload(const Slot& slot, const std::string& why) {
+void Supervisor::FailReload(Slot& slot, const std::string& why) {
   to_reload_.clear();
   reload_problem_ =
       absl::StrCat("reload: slot ", slot.number, ": ", why, ": worker ", Serving(slot.number).worker.pid, " serves on");
   LogError(reload_problem_);
-  if (slot.role == Role::kNext) RemoveSockets(slot.place());
+  if (slot.role == Role::kNext && slot.has_worker()) {
+    slot.role = Role::kFormer;  // and is asked to end
+  } else if (slot.role == Role::kNext) {
+    RemoveSockets(slot.place());
+  }
   (void)Save();
 }
 
 absl::StatusOr<v1::Group> Supervisor::Reattach() {
   for (const Transport transport : settings_.transports()) {
     const std::vector<int> sockets = FdsOf(transport);
+    if (sockets.empty()) continue;
     const auto program = kernel_->ProgramOf(sockets.front());
     if (!program.ok()) return program.status();
     if (*program == kernel_->OwnProgram(transport)) continue;

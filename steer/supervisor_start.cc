@@ -68,12 +68,20 @@ absl::Status Supervisor::MakeSlots() {
   return absl::OkStatus();
 }
 
-// Returns the place: the slot's first one that has no sockets.
+// Returns the place: the slot's first one behind the newest that has no sockets. The half of the table before a change
+// still names older ones.
 absl::StatusOr<int> Supervisor::AddSlot(int number, Role role) {
   int generation = 0;
-  while (slots_.contains(PlaceOf(number, generation))) {
-    if (++generation == HR_STEER_GENERATIONS)
+  if (Shares().contains(number)) {
+    generation = Serving(number).generation + 1;
+  } else if (kernel_->IsChanging()) {
+    generation = static_cast<int>(kernel_->ReadGenerations()[static_cast<size_t>(number)]) + 1;
+  }
+  generation %= HR_STEER_GENERATIONS;
+  for (int taken = 0; slots_.contains(PlaceOf(number, generation));) {
+    if (++taken == HR_STEER_GENERATIONS)
       return absl::ResourceExhaustedError(absl::StrCat(HR_STEER_GENERATIONS - 1, " former workers have not ended yet"));
+    generation = (generation + 1) % HR_STEER_GENERATIONS;
   }
   const int place = PlaceOf(number, generation);
   Slot& slot = slots_[place];
@@ -88,22 +96,28 @@ absl::StatusOr<int> Supervisor::AddSlot(int number, Role role) {
   return place;
 }
 
+absl::StatusOr<net::UniqueFd> Supervisor::NewSocket(Transport transport) {
+  const auto has_one = [transport](const auto& each) { return each.second.fd(transport) >= 0; };
+  const bool first = std::none_of(slots_.begin(), slots_.end(), has_one);
+  auto socket = MakeSocket(settings_, transport, *kernel_, first);
+  if (!socket.ok()) return socket;
+  if (first) {
+    if (const absl::Status ours = CheckGroupIsOurs(settings_, transport, *kernel_, socket->get()); !ours.ok())
+      return ours;
+  } else if (const auto program = kernel_->ProgramOf(socket->get()); !program.ok()) {
+    return program.status();
+  } else if (*program == 0) {  // no other socket of the slots is in the group any more
+    if (const absl::Status done = kernel_->Attach(transport, socket->get()); !done.ok()) return done;
+  }
+  return socket;
+}
+
 // Makes the sockets that the slot lacks, and inserts them.
 absl::Status Supervisor::FillSlot(Slot& slot) {
   for (const Transport transport : settings_.transports()) {
     if (!slot.socket(transport).valid()) {
-      const auto has_one = [transport](const auto& each) { return each.second.fd(transport) >= 0; };
-      const bool first = std::none_of(slots_.begin(), slots_.end(), has_one);
-      auto socket = MakeSocket(settings_, transport, *kernel_, first);
+      auto socket = NewSocket(transport);
       if (!socket.ok()) return socket.status();
-      if (first) {
-        if (const absl::Status ours = CheckGroupIsOurs(settings_, transport, *kernel_, socket->get()); !ours.ok())
-          return ours;
-      } else if (const auto program = kernel_->ProgramOf(socket->get()); !program.ok()) {
-        return program.status();
-      } else if (*program == 0) {  // no other socket of the slots is in the group any more
-        if (const absl::Status done = kernel_->Attach(transport, socket->get()); !done.ok()) return done;
-      }
       slot.socket(transport) = *std::move(socket);
       Store(transport, slot.place(), slot.fd(transport));
     }
@@ -187,8 +201,8 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record, Stored& stored) {
   }
   if (const absl::Status taken = TakeSockets(stored); !taken.ok()) return taken;
   for (auto& [place, slot] : slots_) {
-    if (slot.role == Role::kFormer) continue;  // its listener may be closed already
     if (!slot.has_worker()) FindUnrecordedWorker(slot);
+    if (slot.role == Role::kFormer) continue;  // its listener may be closed already
     for (const Transport transport : settings_.transports()) {
       if (slot.has_worker() && !slot.socket(transport).valid()) slot.restart_asked = true;
     }
@@ -211,8 +225,9 @@ absl::Status Supervisor::TakeSockets(Stored& stored) {
         slots_.at(place).socket(transport) = std::move(kept->second);
       } else if (slots_.contains(place)) {
         places[*cookie] = place;
-      } else if (const absl::Status removed = kernel_->Remove(transport, place); !removed.ok()) {
-        return removed;
+      } else {
+        Unstore(transport, place);
+        if (const absl::Status removed = kernel_->Remove(transport, place); !removed.ok()) return removed;
       }
     }
     auto held = FetchSockets(transport, settings_.listen, places);
