@@ -79,6 +79,7 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   view->leader = hr_leader_of(service_id);
   view->preferred = share ? explore_tick >> HR_SHARE_BITS : (__u32)READ_ONCE(policy->preferred);
   view->drained = READ_ONCE(policy->drained);
+  view->shares = hr_has_shares(config);
   view->spent = !exclude && !hr_debt_is_open(service_id, client, HR_DEBT_FAILOVERS);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
     __u32 backend_id = hr_backend_id(config, i);
@@ -272,7 +273,7 @@ HR_GLOBAL __u32 hr_share_steered(__u32 config_id, __u32 packed, __u32 explore_ti
   struct hr_choice choice = hr_unpack_choice(packed);
 
   if (!view) return packed;
-  healthy = view->healthy & view->present & ~(__u32)view->drained;
+  healthy = hr_choice_narrow(view->healthy & view->present, ~(__u32)view->drained);
   if (choice.first < HR_MAX_BACKENDS_PER_SERVICE && (healthy >> choice.first & 1))
     choice.first = hr_share_of(config_id, healthy, explore_tick);
   return hr_pack_choice(&choice);
@@ -299,8 +300,9 @@ HR_GLOBAL __u32 hr_cold_place(__u32 config_id, __u32 target, __u32 client, __u64
   if (!config || !policy || hr_load_of(hr_backend_id(config, target), now_ns) < HR_LOAD_FULL) return target;
   choice = hr_unpack_choice(
       hr_choose_now(config_id, 1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
-  /* Where all others are drained, the choice is one of those. */
+  /* Where all others are drained or impaired, the choice is one of those. */
   if (!hr_choice_is_fair(&choice) || hr_is_drained(policy, choice.first) ||
+      hr_health_by(config_id, hr_backend_id(config, choice.first), client, now_ns) != HR_HEALTHY ||
       hr_load_of(hr_backend_id(config, choice.first), now_ns) >= HR_LOAD_FULL)
     return target;
   return choice.first;

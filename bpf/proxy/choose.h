@@ -64,6 +64,7 @@ struct hr_choice_view {
   __u8 exclude;     /* mask of places that were sent the request already; 0 = it is new */
   __u8 impaired;    /* fails at what others answer: the last of its like that is asked */
   __u8 least_heard; /* 1 = answer_us are hr_choice_least_heard(): the choice explores */
+  __u8 shares;      /* 1 = no place leads: what is sent again goes to the best */
   __u8 spent; /* 1 = no copy may leave around a suspect backend: too many that did were of no use (HR_DEBT_FAILOVERS) */
 };
 
@@ -201,7 +202,7 @@ HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
 
   if (!open) return choice;
   choice.first = target;
-  if (open & view->healthy & ~(__u32)view->drained & bit) {
+  if (!(view->shares && view->exclude) && open & view->healthy & ~(__u32)view->drained & bit) {
     choice.why = target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED;
     return choice;
   }

@@ -131,6 +131,7 @@ HR_GLOBAL int hr_note_missing(__u32 config_id, __u32 request_index) {
   struct hr_backend_state *state;
   struct hr_backend_load *load;
   __u32 backend_id;
+  __u64 wait;
 
   if (!request || !config) return 0;
   backend_id = hr_backend_id(config, request->first);
@@ -138,9 +139,12 @@ HR_GLOBAL int hr_note_missing(__u32 config_id, __u32 request_index) {
   load = hr_backend_load_of(backend_id);
   if (!state || !load || (request->masks >> 8 | request->masks >> 16) & 1u << request->first) return 0;
   if (state->last_receive_ns > request->sent_ns) WRITE_ONCE(request->rechecks, HR_SPOKEN_SINCE);
-  if (state->health > HR_SUSPECT || READ_ONCE(load->missing)) return 0;
-  WRITE_ONCE(load->missing, HR_WAIT(request->sent_ns, request->client));
+  wait = HR_WAIT(request->sent_ns, request->client);
+  if (state->health > HR_SUSPECT || __sync_val_compare_and_swap(&load->missing, 0, wait)) return 0;
   WRITE_ONCE(request->rechecks, HR_LOOKED_AT);
+  /* Its own answer may have come meanwhile, and seen neither. */
+  if (__sync_fetch_and_add(&request->masks, 0) >> 8 & 1u << request->first)
+    __sync_val_compare_and_swap(&load->missing, wait, 0);
   return 0;
 }
 
@@ -177,7 +181,10 @@ HR_GLOBAL int hr_note_answered(__u32 config_id, __u32 backend_id, __u32 request_
       if (hr_note_outcome(config_id, backend_id, missing, HR_OUTCOME_SHIFT)) WRITE_ONCE(load->missed, load->missed + 1);
     }
   }
-  if (READ_ONCE(load->failing)) hr_note_outcome(config_id, backend_id, 0, first ? HR_OUTCOME_SHIFT : HR_HEDGED_SHIFT);
+  if (READ_ONCE(load->failing)) {
+    hr_note_outcome(config_id, backend_id, 0, first ? HR_OUTCOME_SHIFT : HR_HEDGED_SHIFT);
+    if (READ_ONCE(load->failing) < HR_FAILING_SOME / 16) WRITE_ONCE(load->missed, 0); /* some 300 answers later */
+  }
   return 0;
 }
 

@@ -24,7 +24,7 @@ HR_INLINE __u64 hr_mix_client(__u64 hash, __u64 value) {
 }
 
 /*
- * The client of a packet to a service (docs/adr/0058): a place in `clients`, which clients may share by chance. What a
+ * The client of a packet to a service (docs/adr/0059): a place in `clients`, which clients may share by chance. What a
  * socket of this host sends is its user's, whatever address it has bound; the kernel's own packets are no user's. What
  * is forwarded, and what a child of an uplink sends, is of the interface that it came in by and of its source, of which
  * in IPv6 a host has a whole /64. The user or the interface is the client's witness (health.bpf.h). Segments have lost

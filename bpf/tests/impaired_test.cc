@@ -175,6 +175,22 @@ TEST_F(ImpairedTest, ThreeRequestsThatTheLeaderHasPassedOverMakeHedgesFree) {
   EXPECT_TRUE(HedgesAreFree(1));
 }
 
+TEST_F(ImpairedTest, WhatItHasMissedIsForgottenWithSomeHundredsOfAnswers) {
+  for (int i = 0; i < 3; ++i) {
+    BackendState(kDns4A).health = HR_HEALTHY;
+    Miss();
+  }
+  ASSERT_GE(BackendLoad(kDns4A).missed, 3u);
+  BackendState(kDns4A).health = HR_HEALTHY;
+  for (uint16_t id = 2000; id < 2600; ++id) {
+    Ask(id);
+    Answer(id, kA4);
+    EndRetention(Find(id));
+    VisitAll();
+  }
+  EXPECT_EQ(BackendLoad(kDns4A).missed, 0u);
+}
+
 TEST_F(ImpairedTest, TwoDoNot) {
   for (int i = 0; i < 2; ++i) {
     BackendState(kDns4A).health = HR_HEALTHY;

@@ -127,6 +127,30 @@ TEST_F(SharesTest, WhatIsHedgedGoesToAnother) {
   EXPECT_NE(Read(Clones(HR_MARK_HEDGE, 1)[0].packet).destination, first);
 }
 
+TEST_F(SharesTest, WhatIsSentAgainGoesToTheFasterOfTheOthersAndNotToTheFirstOfTheList) {
+  Share(HR_SPREAD_EACH, {0, 1, 0});
+  BackendState(kRaw4A).answer_ewma_ns = 9 * kMillisecond;
+  BackendState(kRaw4C).answer_ewma_ns = kMillisecond;
+  ServiceState(kRaw4Service).compared = 1;  // not one that explores
+  const uint32_t request = AskRaw(1);
+  ASSERT_EQ(to_, kB4);
+  FireNow(request);
+  EXPECT_EQ(Read(Clones(HR_MARK_HEDGE, 1)[0].packet).destination, kC4);
+}
+
+TEST_F(SharesTest, WithEachTwoFullBackendsArePassedByAndAnImpairedOneIsNoWay) {
+  Share(HR_SPREAD_EACH, {1, 1, 1});
+  for (const uint32_t full : {kRaw4A, kRaw4B}) {
+    BackendTuning(full).slow_at = 1000;
+    BackendLoad(full).reported = 2 * HR_LOAD_FULL;
+    BackendLoad(full).reported_ns = NowNs();
+  }
+  EXPECT_EQ(Counts(Ask(60)), (std::map<std::string, int>{{kC4, 60}}));
+  BackendState(kRaw4C).health = HR_IMPAIRED;
+  for (const uint32_t each : {kRaw4A, kRaw4B, kRaw4C}) BackendState(each).probe_counter = 1;
+  EXPECT_EQ(Counts(Ask(30)).count(kC4), 0u);
+}
+
 TEST_F(SharesTest, WithEachAFullBackendIsPassedBy) {
   Share(HR_SPREAD_EACH, {1, 1, 1});
   BackendTuning(kRaw4A).slow_at = 1000;

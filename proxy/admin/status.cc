@@ -14,6 +14,12 @@
 namespace hedgerow {
 namespace {
 
+// Where no backend gets the requests alone: who does.
+std::string SharesOr(const v1::Service& service, const std::string& backend) {
+  if (service.prefer() == v1::PREFER_EACH) return "each, by weight";
+  return service.prefer() == v1::PREFER_SOURCE ? "one for each client, by weight" : backend;
+}
+
 double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
 }
@@ -161,10 +167,7 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_delay_ns(static_cast<int64_t>(snapshot.delay_ns));
   out.set_adaptive(service.has_adaptive());
   const auto asked = static_cast<int>(RequestsTo(snapshot));
-  if (service.prefer() == v1::PREFER_EACH || service.prefer() == v1::PREFER_SOURCE)
-    out.set_requests_to(service.prefer() == v1::PREFER_EACH ? "each, by weight" : "one for each client, by weight");
-  else if (asked < service.backends_size())
-    out.set_requests_to(service.backends(asked).name());
+  if (asked < service.backends_size()) out.set_requests_to(SharesOr(service, service.backends(asked).name()));
   const v1::Leader leader = BuildLeader(service, snapshot, now_ns);
   out.set_leader(leader.leader());
   out.set_state(leader.state());
@@ -245,7 +248,7 @@ v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snap
   out.set_backend(backend);
   const size_t asked = RequestsTo(snapshot);
   if (asked < snapshot.backends.size()) {
-    out.set_requests_to(snapshot.backends[asked].name);
+    out.set_requests_to(SharesOr(service, snapshot.backends[asked].name));
     out.set_without_effect(snapshot.backends[asked].drained);
   }
   for (size_t i = 0; i < snapshot.backends.size(); ++i) {

@@ -91,7 +91,7 @@ std::string Summary(const v1::Service& service) {
                       ", suspect after ", config::FormatDurationNs(service.suspect_min_ns()), " to ",
                       config::FormatDurationNs(service.suspect_max_ns()), " of silence", cluster,
                       service.prefer() == v1::PREFER_FASTEST  ? ", the fastest is asked first"
-                      : service.prefer() == v1::PREFER_EACH   ? ", each is asked in turn, by weight"
+                      : service.prefer() == v1::PREFER_EACH   ? ", each is asked, by weight"
                       : service.prefer() == v1::PREFER_SOURCE ? ", each client has its backend, by weight"
                                                               : "",
                       service.dry_run() == v1::SWITCH_ON ? ", DRY RUN" : "");

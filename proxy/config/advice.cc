@@ -23,8 +23,9 @@ struct Word {
 
 constexpr std::array kKeys = {
     Word{"weight|weights|shares", "the `weight` of a backend is its share, with `prefer: each` or `prefer: source`"},
-    Word{"policy|lb_policy|balance|load_balancing|server_policy",
-         "`prefer` says which backend gets a request: `primary`, `fastest`, `each` in turn, or one for each `source`"},
+    Word{
+        "policy|lb_policy|balance|load_balancing|server_policy",
+        "`prefer` says which backend gets a request: `primary`, `fastest`, `each` by weight, or one for each `source`"},
     Word{
         "health_check|healthcheck|health_checks|check|checks|interval|rise|fall",
         "the requests themselves show which backend answers (`suspect_min`, `election_timeout`); nothing is asked beside them"},

@@ -126,9 +126,13 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
     if (snapshot.backends[i].health != HR_HEALTHY) unhealthy.push_back(i);
   first.Update(policy.SetUnhealthy(snapshot.name, unhealthy));
   // Of the backend that gets the requests now: another one's answers say little about when a request to this
-  // one is late, and after a change of leaders nothing.
+  // one is late, and after a change of leaders nothing. With shares all get them.
   if (service.config->has_adaptive() && service.asked < recent.size()) {
-    first.Update(policy.SetDelay(snapshot.name, AdaptiveDelayNs(*service.config, recent[service.asked])));
+    Histogram& of = recent[service.asked];
+    const bool shares = service.config->prefer() == v1::PREFER_EACH || service.config->prefer() == v1::PREFER_SOURCE;
+    for (size_t i = 0; shares && i < recent.size(); ++i)
+      if (i != service.asked) of.Add(recent[i]);
+    first.Update(policy.SetDelay(snapshot.name, AdaptiveDelayNs(*service.config, of)));
   }
   if (service.config->prefer() == v1::PREFER_FASTEST) {
     first.Update(policy.SetPreferred(snapshot.name, service.fastest.Look(snapshot)));

@@ -56,6 +56,7 @@ function hedgingText(about, status) {
 // Which backend gets the requests, where that is not the leader, and why: in the words of `hedgerow status`.
 function requestsToText(status) {
   if (!status.requests_to || !status.leader || status.requests_to === status.leader) return "";
+  if (status.requests_to.includes(" ")) return `; requests go to ${status.requests_to}`; // shares
   const leader = status.backends.find((backend) => backend.name === status.leader);
   const why = leader?.drained ? "while the leader is drained"
     : leader && !leader.uplink ? "while this host has no route to the leader"
