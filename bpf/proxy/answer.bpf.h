@@ -326,7 +326,8 @@ HR_INLINE struct hr_answer hr_judge_nack(struct hr_wheel *wheel, struct hr_reque
 
   /* The nack's bit in the masks is already set, so the lap sees it. */
   if (passed_over) __sync_fetch_and_or(&wheel->handover, 1ull << (reply->service_id & (HR_MAX_SERVICES - 1)));
-  if (follows && !leaderless && !hr_debt_owe(reply->service_id, request->client, HR_DEBT_RETRIES)) {
+  if (follows && !leaderless && reply->backend_state->health != HR_IMPAIRED &&
+      !hr_debt_owe(reply->service_id, request->client, HR_DEBT_RETRIES)) {
     hr_reason(reply->service_stats, HR_REASON_NO_RETRY_BUDGET);
     follows = 0;
   }

@@ -234,8 +234,15 @@ HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
     }
     choice.second = HR_NO_BACKEND;
     /* A suspect or impaired backend counts as down then, if there is a healthy one. */
-    if ((view->suspect | view->impaired) & bit && !(view->healthy >> (other & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1))
+    if ((view->suspect | view->impaired) & bit && !(view->healthy >> (other & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1)) {
+      /* A backend that pauses is better than one that fails: both are asked. */
+      if (view->impaired & bit && view->suspect >> (other & (HR_MAX_BACKENDS_PER_SERVICE - 1)) & 1 && !view->spent) {
+        choice.second = choice.first;
+        choice.first = other;
+        choice.why = HR_CHOSE_BOTH;
+      }
       return choice;
+    }
     choice.why = HR_CHOSE_AROUND;
     if (view->probe_tick % HR_PROBE_ONE_IN == 0) {
       choice.second = choice.first;

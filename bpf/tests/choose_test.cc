@@ -89,6 +89,21 @@ const Case kCases[] = {
        view.spent = 1;
      },
      0, kNone, HR_CHOSE_STANDBY, false},
+    {"AnImpairedLeaderIsAskedBesideASuspectStandby",
+     [](auto &view) {
+       MakeDown(view, kA);
+       view.impaired = view.retry_due = kA;
+       MakeSuspect(view, kB | kC);
+     },
+     2, 0, HR_CHOSE_BOTH, false},
+    {"AnImpairedLeaderIsAskedAloneWhereCopiesAreSpent",
+     [](auto &view) {
+       MakeDown(view, kA);
+       view.impaired = view.retry_due = kA;
+       MakeSuspect(view, kB | kC);
+       view.spent = 1;
+     },
+     0, kNone, HR_CHOSE_LAST_RESORT, false},
     {"ADownLeaderIsPassedBy", [](auto &view) { MakeDown(view, kA); }, 2, kNone, HR_CHOSE_AROUND, false},
     {"ADownLeaderIsProbedByTurns",
      [](auto &view) {

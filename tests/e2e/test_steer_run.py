@@ -481,7 +481,7 @@ def test_a_hangup_reloads_all_slots_and_ends_nothing(net, group, nohup):
     if nohup:  # where it was ignored at the start, it stays so
         assert group.pids() == pids and not group.ask("show")["reloading"]
     else:
-        wait_until(lambda: "all slots are reloaded" in group.log.read_text(encoding="utf-8"))
+        wait_until(lambda: "all slots are being reloaded" in group.log.read_text(encoding="utf-8"))
         wait_until(lambda: not set(group.pids().values()) & set(pids.values()), 10, "both workers")
     assert {pid_of(net.udp(source)) for source in IPV4} == set(group.pids().values())
 
