@@ -25,9 +25,6 @@
 #include "bpf/proxy/steer.bpf.h"
 #include "bpf/proxy/wheel.bpf.h"
 
-/* A witness that has been a service's only one for so long is alone: what it misses, no other one can contradict. */
-#define HR_ALONE_NS 1000000000ull
-
 HR_INLINE __u32 hr_witness_of(__u32 client_index) {
   const struct hr_client *client = hr_client_at(client_index);
 
@@ -62,13 +59,6 @@ HR_INLINE void hr_note_client(__u32 service_id, __u32 client, __u64 now_ns) {
   if (last == witness) return;
   WRITE_ONCE(state->last_witness, witness);
   if (last) WRITE_ONCE(state->mixed_ns, now_ns);
-}
-
-HR_INLINE int hr_is_alone(__u32 service_id, __u64 now_ns) {
-  const struct hr_service_state *state = hr_service_state_of(service_id);
-  __u64 mixed_ns = state ? READ_ONCE(state->mixed_ns) : 0;
-
-  return !mixed_ns || now_ns > mixed_ns + HR_ALONE_NS;
 }
 
 /* An impaired backend leads no longer, so it is down at once. */

@@ -58,6 +58,15 @@ HR_INLINE struct hr_service_state *hr_service_state_of(__u32 service_id) {
   return bpf_map_lookup_elem(&service_states, &service_id);
 }
 
+/* A witness that has been a service's only one for so long is alone: what it misses, no other one can contradict. */
+#define HR_ALONE_NS 1000000000ull
+HR_INLINE int hr_is_alone(__u32 service_id, __u64 now_ns) {
+  const struct hr_service_state *state = hr_service_state_of(service_id);
+  __u64 mixed_ns = state ? READ_ONCE(state->mixed_ns) : 0;
+
+  return !mixed_ns || now_ns > mixed_ns + HR_ALONE_NS;
+}
+
 /* Of one table: may one more be taken? */
 HR_INLINE __u32 hr_over_share(__u32 used, __u32 by_service, __u32 by_client, __u32 limit, __u32 service_share) {
   if (used < limit / 2) return HR_REASON_NONE;

@@ -23,7 +23,8 @@ HR_INLINE __u8 hr_leader_of(__u32 service_id) {
  * ---- The budget: a token bucket, earned per request, paid per hedge ----------------------------------------------
  *
  * Any client may use the bucket's upper half. Of the lower half each may use what its own requests have earned, and a
- * sixteenth of the bucket beyond that.
+ * sixteenth of the bucket beyond that: also where others have emptied it, down to half a bucket below zero. Else one
+ * that spends each token as it comes would leave others none.
  */
 
 #define HR_MICROS_PER_HEDGE 1000000
@@ -52,14 +53,16 @@ HR_GLOBAL int hr_budget_pay(__u32 config_id, __u32 client_index) {
   struct hr_service_state *state = hr_service_state_of(HR_CONFIG_SERVICE(config_id));
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_client *client = hr_client_at(client_index);
-  __s64 most;
+  __s64 most, left;
+  int own;
 
   if (!state || !config || !client) return 0;
   most = (__s64)config->budget_burst * HR_MICROS_PER_HEDGE;
-  if (READ_ONCE(state->budget_micros) < most / 2 &&
-      READ_ONCE(client->budget_micros) < HR_MICROS_PER_HEDGE - most / HR_BUDGET_CREDIT_PARTS)
-    return 0;
-  if (__sync_fetch_and_add(&state->budget_micros, -HR_MICROS_PER_HEDGE) < HR_MICROS_PER_HEDGE) {
+  own = READ_ONCE(client->budget_micros) >= HR_MICROS_PER_HEDGE - most / HR_BUDGET_CREDIT_PARTS;
+  if (READ_ONCE(state->budget_micros) < most / 2 && !own) return 0;
+  left = __sync_fetch_and_add(&state->budget_micros, -HR_MICROS_PER_HEDGE);
+  if (left < HR_MICROS_PER_HEDGE &&
+      (!own || !config->budget_ppm || left <= -most / 2 || hr_is_alone(HR_CONFIG_SERVICE(config_id), hr_now_ns()))) {
     __sync_fetch_and_add(&state->budget_micros, HR_MICROS_PER_HEDGE);
     return 0;
   }

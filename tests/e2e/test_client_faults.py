@@ -126,7 +126,6 @@ def test_a_leader_that_stalls_for_all_clients_is_suspect_beside_a_faulty_one(lab
     with dropped(*lab.replicas), faulty_client(lab.client, "name", VIP4):
         ask_seldom(lab, 2)
         servers["a"].stall()
-        time.sleep(0.3)  # a request of the very moment may wait in vain: docs/STATUS.md, Next 12
         ask_seldom(lab, 6)
         servers["a"].resume()
         assert product.figure("suspected") > 0
