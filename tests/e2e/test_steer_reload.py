@@ -46,7 +46,7 @@ class Session:
     def __init__(self, net: Netns, source: str, lasts_s: float = 3600.0):
         self.sock, self.ident, self.until = net.open(socket.SOCK_DGRAM, source), os.urandom(8), time.monotonic() + lasts_s
         self.sock.connect(("127.0.0.1", PORT))
-        self.sock.settimeout(1)
+        self.sock.settimeout(5)
         self.numbers = itertools.count()
         self.answer = self.ask(LONG)
 
@@ -156,8 +156,10 @@ def test_a_worker_that_does_not_become_ready_changes_nothing(net, group):
     fails = group.folder / "fails"
     group.run(*SERVER, "--fails", str(fails), options=QUIC)
     pids = group.pids()
-    fails.touch()
     with sessions(net, 20) as open_ones:
+        # Both have begun to serve: neither looks for the file any more.
+        assert {session.answer for session in open_ones} == {f"ok {pid}" for pid in pids.values()}
+        fails.touch()
         refused = group.cli("reload", "--name", group.name, ok=False)
         assert refused.returncode == 1
         assert any(f"slot {slot}: the next worker ended before it was ready (exit 3): worker {pid} serves on" in refused.stderr
