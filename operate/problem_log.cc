@@ -12,15 +12,15 @@
 namespace hedgerow::operate {
 namespace {
 
-// Without its measures ("79.4s", "12 entries"), which grow while the problem lasts. Addresses and "node 3" name the
-// thing.
+// Without its measures ("79.4s", "12 entries"), which grow while the problem lasts. Addresses, "node 3" and
+// "slot 3" name the thing.
 std::string KeyOf(const std::string& text) {
   std::string key;
   for (absl::string_view word : absl::StrSplit(text, ' ')) {
     while (!word.empty() && absl::ascii_ispunct(static_cast<unsigned char>(word.back()))) word.remove_suffix(1);
     const size_t first = word.find_first_of("0123456789");
     const bool measure = first < 2 && std::count(word.begin(), word.end(), '.') < 2 && !absl::StrContains(word, ':');
-    if (!measure || absl::EndsWith(key, " node")) absl::StrAppend(&key, " ", word);
+    if (!measure || absl::EndsWith(key, " node") || absl::EndsWith(key, " slot")) absl::StrAppend(&key, " ", word);
   }
   return key;
 }

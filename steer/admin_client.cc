@@ -1,32 +1,30 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/admin_client.h"
 
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
 #include "operate/admin_socket.h"
 
 namespace hedgerow::steer {
-namespace {
-
-absl::StatusOr<std::unique_ptr<AdminClient::Stub>> Open(const std::string& path, const std::string& who_may) {
+absl::StatusOr<AdminClient> AdminClient::Open(const std::string& path, const std::string& who_may) {
   const auto channel = operate::OpenAdminChannel(
       path, {.program = "hedgerow-steer",
              .who_may = who_may,
              .hint = "Start it with `hedgerow steer run`, or name another group with --name"});
   if (!channel.ok()) return channel.status();
-  return v1::Steer::NewStub(*channel);
+  return AdminClient(v1::Steer::NewStub(*channel));
 }
 
-}  // namespace
-
-absl::StatusOr<AdminClient> AdminClient::Connect(const Places& places) {
-  auto stub = Open(places.admin(), "the supervisor's own user and root may");
-  if (!stub.ok()) return stub.status();
-  return AdminClient(*std::move(stub));
-}
-
-absl::StatusOr<AdminClient> AdminClient::ConnectToMonitor(const Places& places) {
-  auto stub = Open(places.monitor(), "members of the group hedgerow-monitor and root may");
-  if (!stub.ok()) return stub.status();
-  return AdminClient(*std::move(stub));
+std::vector<std::string> ListGroups(const std::string& run_dir) {
+  std::vector<std::string> names;
+  std::error_code error;
+  for (std::filesystem::directory_iterator each(run_dir, error), end; !error && each != end; each.increment(error)) {
+    if (std::filesystem::exists(each->path() / "record.json", error)) names.push_back(each->path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
 }
 
 }  // namespace hedgerow::steer

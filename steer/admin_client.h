@@ -8,6 +8,7 @@
 #include <memory>
 #include <string>
 #include <type_traits>
+#include <vector>
 
 #include <grpcpp/grpcpp.h>
 
@@ -18,6 +19,9 @@
 
 namespace hedgerow::steer {
 
+// The groups of a run folder, by name.
+std::vector<std::string> ListGroups(const std::string& run_dir);
+
 class AdminClient {
  public:
   using Stub = v1::Steer::Stub;
@@ -25,9 +29,13 @@ class AdminClient {
   using Method = grpc::Status (Stub::*)(grpc::ClientContext*, const Request&, Reply*);
 
   // Unavailable, in words, when no supervisor answers; PermissionDenied when this user may not ask.
-  static absl::StatusOr<AdminClient> Connect(const Places& places);
+  static absl::StatusOr<AdminClient> Connect(const Places& places) {
+    return Open(places.admin(), "the supervisor's own user and root may");
+  }
   // The same, for `show` alone, and for members of kMonitorGroup as well.
-  static absl::StatusOr<AdminClient> ConnectToMonitor(const Places& places);
+  static absl::StatusOr<AdminClient> ConnectToMonitor(const Places& places) {
+    return Open(places.monitor(), "members of the group hedgerow-monitor and root may");
+  }
 
   template <typename Request, typename Reply>
   absl::StatusOr<Reply> Ask(Method<Request, Reply> method, const std::type_identity_t<Request>& request = {},
@@ -41,6 +49,7 @@ class AdminClient {
   }
 
  private:
+  static absl::StatusOr<AdminClient> Open(const std::string& path, const std::string& who_may);
   explicit AdminClient(std::unique_ptr<Stub> stub) : stub_(std::move(stub)) {}
   std::unique_ptr<Stub> stub_;
 };

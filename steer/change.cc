@@ -2,7 +2,6 @@
 #include "steer/change.h"
 
 #include <algorithm>
-#include <cstring>
 #include <utility>
 
 #include "bpf/steer/bucket.h"
@@ -71,8 +70,7 @@ absl::StatusOr<GroupTable::Moved> GroupTable::SetWeights(const Weights& weights)
     moved.buckets += (*home)[bucket] != home_[bucket];
   }
   for (size_t slot = 0; slot < had.size(); ++slot) {
-    const int due = slot < shares->size() ? (*shares)[slot] : 0;
-    moved.fewest += static_cast<uint32_t>(std::max(0, had[slot] - due));
+    moved.fewest += static_cast<uint32_t>(std::max(0, had[slot] - (*shares)[slot]));
   }
   const auto pinned = Write(Wanted(*home, weights, empty_), true);
   if (!pinned.ok()) return pinned.status();
@@ -172,24 +170,15 @@ absl::Status GroupTable::CountPins() {
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::vector<hr_steer_source>> GroupTable::OpenSources() const {
-  const auto peers = OpenConnections(listen_);
-  if (!peers.ok()) return peers.status();
-  std::vector<hr_steer_source> sources;
-  for (const net::IpAddress& peer : *peers) sources.push_back(ChoiceOf(peer).source);
-  return sources;
-}
-
 absl::Status GroupTable::Poll() {
   const auto pins = kernel_->Pins();
   if (!pins.ok()) return pins.status();
   pins_ = static_cast<uint32_t>(pins->size());
   if (pins->empty()) return absl::OkStatus();
-  const auto sources = OpenSources();
-  if (!sources.ok()) return sources.status();
-  std::set<std::array<uint64_t, 3>> open;
-  for (const hr_steer_source& source : *sources) open.insert(KeyOf(source));
-  std::set<std::array<uint64_t, 3>> closed;
+  const auto peers = OpenConnections(listen_);
+  if (!peers.ok()) return peers.status();
+  std::set<std::array<uint64_t, 3>> open, closed;
+  for (const net::IpAddress& peer : *peers) open.insert(KeyOf(ChoiceOf(peer).source));
   for (const auto& [source, slot] : *pins) {
     const bool has_connection = open.contains(KeyOf(source));
     const bool needless = SlotOf(entries_[hr_steer_bucket(&kernel_->config(), &source)]) == slot;
@@ -201,17 +190,6 @@ absl::Status GroupTable::Poll() {
   }
   closed_before_ = std::move(closed);
   return absl::OkStatus();
-}
-
-void ShowBuckets(const GroupTable& table, const GroupCounts& counts, v1::Group& group) {
-  for (size_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) {
-    const hr_steer_entry& entry = table.entries()[bucket];
-    v1::Bucket& out = *group.add_buckets();
-    out.set_bucket(static_cast<uint32_t>(bucket));
-    out.set_home_slot(entry.slot);
-    out.set_slot(static_cast<uint32_t>(SlotOf(entry) < 0 ? entry.slot : SlotOf(entry)));
-    out.set_selected(counts.buckets[bucket]);
-  }
 }
 
 }  // namespace hedgerow::steer

@@ -14,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "steer/api/steer.pb.h"
 #include "steer/kernel_group.h"
 #include "steer/settings.h"
 #include "steer/table.h"
@@ -70,8 +69,6 @@ class GroupTable {
   absl::StatusOr<uint32_t> Write(const TableEntries& wanted, bool keeps);
   // A source for which there is no place goes by the table.
   absl::StatusOr<uint32_t> PinMoving(const TableEntries& wanted);
-  // Sources with an open connection.
-  absl::StatusOr<std::vector<hr_steer_source>> OpenSources() const;
   Choice ChoiceOf(const net::IpAddress& peer) const;
   absl::Status CountPins();
 
@@ -89,8 +86,5 @@ class GroupTable {
   // A new connection may be absent from one dump: a pin ends after two dumps without a connection.
   std::set<std::array<uint64_t, 3>> closed_before_{};
 };
-
-// Each bucket's slot and count, into a report.
-void ShowBuckets(const GroupTable& table, const GroupCounts& counts, v1::Group& group);
 
 }  // namespace hedgerow::steer

@@ -18,7 +18,6 @@
 #include "net/mapped.h"
 #include "net/wait_for_programs.h"
 #include "steer/group_object.h"
-#include "steer/kernel_pins.h"
 
 namespace hedgerow::steer {
 namespace {

@@ -1,6 +1,4 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "steer/notify_socket.h"
-
 #include <stdlib.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -11,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "operate/service_manager.h"
+#include "steer/worker.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -38,6 +37,18 @@ TEST(NotifySocket, TellsWhoSaidWhat) {
   EXPECT_TRUE(!notices[1].ready && notices[1].watchdog && !notices[1].stopping);
   EXPECT_TRUE(!notices[2].ready && !notices[2].watchdog && notices[2].stopping);
   EXPECT_TRUE(!notices[3].ready && !notices[3].watchdog && !notices[3].stopping);
+  // A descriptor that comes along is closed.
+  int ends[2];
+  ASSERT_EQ(pipe(ends), 0);
+  operate::NotifyServiceManager("READY=1", ends[1]);
+  close(ends[1]);
+  notices.clear();
+  socket->Read([&](const Notice& notice) { notices.push_back(notice); });
+  ASSERT_EQ(notices.size(), 1u);
+  EXPECT_EQ(notices[0].pid, getpid());
+  char byte;
+  EXPECT_EQ(read(ends[0], &byte, 1), 0) << "no process has the other end";
+  close(ends[0]);
   unsetenv("NOTIFY_SOCKET");
   std::filesystem::remove_all(folder);
 }

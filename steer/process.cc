@@ -4,7 +4,6 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -26,8 +25,6 @@
 
 namespace hedgerow::steer {
 namespace {
-
-constexpr int kClonePidfd = 0x1000;  // CLONE_PIDFD
 
 struct CloseDirectory {
   void operator()(DIR* directory) const { closedir(directory); }
@@ -52,6 +49,14 @@ std::string LinkAt(const std::string& path) {
   return bytes > 0 ? std::string(target, static_cast<size_t>(bytes)) : "";
 }
 
+// Of what a descriptor's link says: "socket:[4711]".
+std::optional<uint32_t> SocketInode(absl::string_view link) {
+  uint32_t inode = 0;
+  if (!absl::ConsumePrefix(&link, "socket:[") || !absl::ConsumeSuffix(&link, "]") || !absl::SimpleAtoi(link, &inode))
+    return std::nullopt;
+  return inode;
+}
+
 // The device that all sockets' inodes are on, as fdinfo prints it: the kernel's own number.
 uint64_t SocketDevice() {
   const net::UniqueFd any(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0));
@@ -61,24 +66,6 @@ uint64_t SocketDevice() {
 }
 
 }  // namespace
-
-absl::StatusOr<Forked> Fork() {
-  int pidfd = -1;
-  // Without a stack of its own the child has a copy of ours. The pidfd's place is the third argument on both
-  // architectures.
-  const long pid = syscall(SYS_clone, kClonePidfd | SIGCHLD, nullptr, &pidfd, nullptr, nullptr);
-  if (pid < 0) return absl::ErrnoToStatus(errno, "start a process");
-  return Forked{static_cast<pid_t>(pid), net::UniqueFd(pid == 0 ? -1 : pidfd)};
-}
-
-void ResetSignals() {
-  struct sigaction action {};
-  action.sa_handler = SIG_DFL;
-  for (int each = 1; each < 65; ++each) sigaction(each, &action, nullptr);
-  sigset_t none;
-  sigemptyset(&none);
-  sigprocmask(SIG_SETMASK, &none, nullptr);
-}
 
 // The name stands in parentheses and may contain any character, so the fields are counted from the last one.
 std::optional<Process> ReadProcess(pid_t pid) {
@@ -112,13 +99,6 @@ std::string ToString(const Process& process) { return absl::StrCat(process.pid, 
 
 Process FromRecord(const v1::Process& recorded) {
   return {.pid = static_cast<pid_t>(recorded.pid()), .start_ticks = recorded.start_ticks()};
-}
-
-v1::Process ToRecord(const Process& process) {
-  v1::Process recorded;
-  recorded.set_pid(process.pid);
-  recorded.set_start_ticks(process.start_ticks);
-  return recorded;
 }
 
 absl::StatusOr<net::UniqueFd> OpenProcess(const Process& process) {
@@ -269,13 +249,6 @@ absl::StatusOr<net::UniqueFd> DescriptorOf(pid_t pid, int descriptor) {
   if (!copy.valid())
     return absl::ErrnoToStatus(errno, absl::StrCat("take descriptor ", descriptor, " of process ", pid));
   return copy;
-}
-
-std::optional<uint32_t> SocketInode(absl::string_view link) {
-  uint32_t inode = 0;
-  if (!absl::ConsumePrefix(&link, "socket:[") || !absl::ConsumeSuffix(&link, "]") || !absl::SimpleAtoi(link, &inode))
-    return std::nullopt;
-  return inode;
 }
 
 }  // namespace hedgerow::steer

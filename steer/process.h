@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Processes: a fork that is safe beside other threads, an identity that survives the reuse of pids, and what /proc says
-// of them: their descent, and the sockets that they hold. Needs CAP_SYS_PTRACE for the processes of other users.
+// Processes: an identity that survives the reuse of pids, and what /proc says of them: their descent, and the sockets
+// that they hold. Needs CAP_SYS_PTRACE for the processes of other users.
 #pragma once
 
 #include <sys/types.h>
@@ -15,22 +15,10 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "net/unique_fd.h"
 #include "steer/api/record.pb.h"
 
 namespace hedgerow::steer {
-
-struct Forked {
-  pid_t pid = 0;  // 0: this is the child
-  net::UniqueFd pidfd{};
-};
-// fork(2) with a pidfd, and without the handlers that libraries have registered. Other threads may hold locks, so the
-// child calls nothing but what is safe in a signal handler, until it execs or ends.
-absl::StatusOr<Forked> Fork();
-
-// In a child: signals as a new program expects them.
-void ResetSignals();
 
 // A pid may be reused; pid and start time together are unique.
 struct Process {
@@ -49,7 +37,6 @@ bool Runs(const Process& process);
 // "12 (nsd)"
 std::string ToString(const Process& process);
 Process FromRecord(const v1::Process& recorded);
-v1::Process ToRecord(const Process& process);
 
 // A pidfd of the process, if it still runs; NotFound: it has ended.
 absl::StatusOr<net::UniqueFd> OpenProcess(const Process& process);
@@ -87,9 +74,6 @@ absl::StatusOr<net::UniqueFd> DescriptorOf(pid_t pid, int descriptor);
 std::string ProgramOf(pid_t pid);
 // The path, and behind a zero byte the command line.
 std::string CommandOf(pid_t pid);
-
-// Of what a descriptor's link in /proc says: "socket:[4711]".
-std::optional<uint32_t> SocketInode(absl::string_view link);
 
 // OK as well when the process has ended.
 absl::Status Signal(const net::UniqueFd& pidfd, int signal);

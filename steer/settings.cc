@@ -16,6 +16,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_split.h"
+#include "config/address.h"
 #include "net/networks.h"
 
 namespace hedgerow::steer {
@@ -47,25 +48,15 @@ absl::StatusOr<Listen> Listen::Parse(const std::string& text) {
         absl::StrCat("--listen: got \"", text, "\", ", what,
                      "; expected ADDRESS:PORT: 192.0.2.1:2055, [2001:db8::1]:2055, [::]:2055"));
   };
-  const size_t colon = text.rfind(':');
-  if (colon == std::string::npos) return wrong("which has no port");
-  std::string host = text.substr(0, colon);
-  const bool bracketed = host.size() > 2 && host.front() == '[' && host.back() == ']';
-  if (bracketed) host = host.substr(1, host.size() - 2);
-  const auto address = net::IpAddress::Parse(host);
-  if (!address.ok() || bracketed != (host.find(':') != std::string::npos)) return wrong("which is no address and port");
-  if (!address->is_v4() && address->wire()[0] == 0xfe && (address->wire()[1] & 0xc0) == 0x80)
+  const auto end = config::ParseEndpoint(text);
+  if (!end.has_value() && text.find(':') == std::string::npos) return wrong("which has no port");
+  if (!end.has_value() || end->port == 0) return wrong("which is no address and port");
+  if (config::WhyNotUnicast(end->address) == "a link-local address" && !end->address.is_v4())
     return wrong("which is a link-local address, and means nothing without its interface");
-  int port = 0;
-  if (!absl::SimpleAtoi(text.substr(colon + 1), &port) || port < 1 || port > 65535)
-    return wrong("whose port is not 1 to 65535");
-  return Listen{*address, static_cast<uint16_t>(port)};
+  return Listen{end->address, end->port};
 }
 
-std::string Listen::ToString() const {
-  return address.is_v4() ? absl::StrCat(address.ToString(), ":", port)
-                         : absl::StrCat("[", address.ToString(), "]:", port);
-}
+std::string Listen::ToString() const { return config::FormatEndpoint(address.ToString(), port); }
 
 bool Listen::wildcard() const {
   const auto wire = address.wire();
@@ -73,10 +64,10 @@ bool Listen::wildcard() const {
 }
 
 std::string Settings::EmptyText() const {
-  if (empty == HR_STEER_REJECT) return "reject";
-  if (empty == HR_STEER_DROP) return "drop";
-  if (empty == HR_STEER_KERNEL) return "kernel";
-  return "next";
+  return empty == HR_STEER_REJECT   ? "reject"
+         : empty == HR_STEER_DROP   ? "drop"
+         : empty == HR_STEER_KERNEL ? "kernel"
+                                    : "next";
 }
 
 std::vector<Transport> Settings::transports() const {
@@ -176,8 +167,8 @@ absl::StatusOr<std::vector<hr_steer_opener>> ReadSessions(const std::string& tex
 // NotFound: it may come by itself (LDAP).
 absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::string& group) {
   WorkerUser found{.set = !user.empty() || !group.empty(), .uid = geteuid(), .gid = getegid()};
+  uint32_t number = 0;
   if (!user.empty()) {
-    uint32_t number = 0;
     const passwd* entry = absl::SimpleAtoi(user, &number) ? getpwuid(number) : getpwnam(user.c_str());
     if (entry == nullptr) return absl::NotFoundError(absl::StrCat("--user: no user ", user, " on this host"));
     found.uid = entry->pw_uid;
@@ -186,24 +177,19 @@ absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::st
     found.home = entry->pw_dir;
   }
   if (!group.empty()) {
-    uint32_t number = 0;
     const ::group* entry = absl::SimpleAtoi(group, &number) ? getgrgid(number) : getgrnam(group.c_str());
     if (entry == nullptr) return absl::NotFoundError(absl::StrCat("--group: no group ", group, " on this host"));
     found.gid = entry->gr_gid;
   }
-  if (found.set) {
-    found.groups = {found.gid};
-    if (!found.name.empty()) {
-      int count = 256;
-      std::vector<gid_t> groups(static_cast<size_t>(count));
-      if (getgrouplist(found.name.c_str(), found.gid, groups.data(), &count) >= 0) {
-        found.groups.assign(groups.begin(), groups.begin() + count);
-      }
-    }
-    if (geteuid() != 0 && found.uid != geteuid()) {
-      return absl::PermissionDeniedError("--user: only root starts workers as another user: run as root");
-    }
-  }
+  if (!found.set) return found;
+  if (geteuid() != 0 && found.uid != geteuid())
+    return absl::PermissionDeniedError("--user: only root starts workers as another user: run as root");
+  int count = 256;
+  found.groups.resize(static_cast<size_t>(count));
+  const bool listed =
+      !found.name.empty() && getgrouplist(found.name.c_str(), found.gid, found.groups.data(), &count) >= 0;
+  found.groups.resize(listed ? static_cast<size_t>(count) : 1);
+  if (!listed) found.groups = {found.gid};
   return found;
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// A slot: its part in the table, and, as a supervisor that made its sockets sees it, a generation of these and the
-// worker that has them.
+// A slot: its part in the table, its worker, and its sockets, which are a running daemon's or the supervisor's own.
 #pragma once
 
 #include <array>
@@ -14,11 +13,11 @@
 
 namespace hedgerow::steer {
 
-// A slot's part in the table.
-struct Share {
-  double weight = 1;
-  bool drained = false;
-  int64_t down_since_ns = 0;  // without a worker (CLOCK_MONOTONIC)
+// A socket of a running daemon.
+struct AdoptedSocket {
+  uint64_t cookie = 0;  // SO_COOKIE; 0: there is none
+  pid_t holder = 0;     // the process that has the descriptor
+  int descriptor = -1;
 };
 
 enum class Role {
@@ -28,26 +27,38 @@ enum class Role {
 };
 
 // A pair of sockets with its worker: of each slot one serves. Times are of CLOCK_MONOTONIC; 0: never.
-struct Slot : Share {
+struct Slot {
   int number = 0;
   int generation = 0;
   Role role = Role::kServing;
-  std::array<net::UniqueFd, 2> sockets{};  // by Transport
-
-  Process worker{};  // pid 0: none
-  net::UniqueFd pidfd{};
-  int64_t started_ns = 0;
-  int64_t heard_ns = 0;  // the last heartbeat
-  bool heard = false;    // since this worker started
+  double weight = 1;
+  bool drained = false;
+  Process worker{};  // pid 0: none; of an adopted slot the last one
+  uint32_t restarts = 0;
+  std::string last_exit{};
+  int64_t started_ns = 0;     // of the worker
+  int64_t down_since_ns = 0;  // without a worker, or without a socket that it reads; 0: it has both
+  int64_t heard_ns = 0;       // the last heartbeat
+  bool heard = false;         // since this worker started
+  bool says_ready = false;    // one of its workers has sent READY=1, so the next ones are waited for until they do
   bool is_silent = false;
+  AdoptedSocket udp{}, tcp{};
+
+  const AdoptedSocket& socket(Transport transport) const { return transport == Transport::kUdp ? udp : tcp; }
+  AdoptedSocket& socket(Transport transport) { return transport == Transport::kUdp ? udp : tcp; }
+  bool empty() const { return udp.cookie == 0 && tcp.cookie == 0; }
+};
+
+// One of a supervisor that makes the sockets and starts the workers.
+struct MadeSlot : Slot {
+  std::array<net::UniqueFd, 2> sockets{};  // by Transport
+  net::UniqueFd pidfd{};
   bool unwatched = false;     // its end would not be noticed: tried again
-  int64_t start_at_ns = 0;    // the next one
+  int64_t start_at_ns = 0;    // the next worker
   int64_t leave_by_ns = 0;    // deadline of a former worker for reading its queue
   int64_t terminated_ns = 0;  // of the signal by which it was asked to end
   bool restart_asked = false;
   int failures = 0;
-  uint32_t restarts = 0;
-  std::string last_exit{};
 
   int fd(Transport transport) const { return sockets[static_cast<size_t>(transport)].get(); }
   net::UniqueFd& socket(Transport transport) { return sockets[static_cast<size_t>(transport)]; }

@@ -9,14 +9,13 @@
 #include <pwd.h>
 #include <sys/stat.h>
 
-#include <algorithm>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "net/netlink/netlink.h"
 #include "steer/process.h"
-#include "steer/socket_state.h"
+#include "steer/sockets.h"
 
 namespace hedgerow::steer {
 namespace {

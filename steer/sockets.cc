@@ -4,11 +4,16 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <linux/filter.h>
+#include <linux/sock_diag.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
 #include <sys/fsuid.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <climits>
 #include <cstdlib>
 
@@ -18,7 +23,6 @@
 #include "net/socket_address.h"
 #include "operate/service_manager.h"
 #include "steer/sock_diag.h"
-#include "steer/socket_state.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -163,5 +167,30 @@ absl::Status CheckGroupIsOurs(const Settings& settings, Transport transport, con
                                                ") is another program's group: its sockets have the program ",
                                                *program));
 }
+
+UdpSocketState UdpState(int socket) {
+  const auto values = OptionOf<std::array<uint32_t, SK_MEMINFO_VARS>>(socket, SOL_SOCKET, SO_MEMINFO);
+  return {values[SK_MEMINFO_RMEM_ALLOC], values[SK_MEMINFO_DROPS]};
+}
+
+bool IsSpoilt(int udp_socket) {
+  sockaddr_storage peer{};
+  socklen_t bytes = sizeof(peer);
+  if (getpeername(udp_socket, reinterpret_cast<sockaddr*>(&peer), &bytes) == 0) return true;
+  pollfd shut{.fd = udp_socket, .events = POLLRDHUP, .revents = 0};
+  return poll(&shut, 1, 0) > 0 && (shut.revents & POLLRDHUP) != 0;
+}
+
+uint32_t OwnerOf(int socket) {
+  struct stat info {};
+  return fstat(socket, &info) == 0 ? info.st_uid : geteuid();
+}
+
+absl::Status ListenAgain(int socket) {
+  return listen(socket, INT_MAX) == 0 ? absl::OkStatus() : absl::ErrnoToStatus(errno, "listen again");
+}
+
+// Of a listening socket tcpi_unacked is its queue (tcp_get_info in the kernel).
+uint32_t TcpBacklog(int listener) { return OptionOf<tcp_info>(listener, IPPROTO_TCP, TCP_INFO).tcpi_unacked; }
 
 }  // namespace hedgerow::steer

@@ -4,6 +4,8 @@
 // the kernel would put their sockets into the same reuseport group. Called at the start, and when slots are added.
 #pragma once
 
+#include <sys/socket.h>
+
 #include <cstdint>
 #include <map>
 #include <vector>
@@ -38,5 +40,36 @@ void DropStored(std::map<uint64_t, net::UniqueFd> stored);
 // AlreadyExists when another process bound the address between the check and our bind, so that its program or socket is
 // in the group. `socket` is the first one that was bound.
 absl::Status CheckGroupIsOurs(const Settings& settings, Transport transport, const KernelGroup& group, int socket);
+
+// What the kernel says of a slot's sockets.
+
+// Of getsockopt(2); all zero where the socket has no such option.
+template <typename T>
+T OptionOf(int socket, int level, int name) {
+  T value{};
+  socklen_t bytes = sizeof(value);
+  return getsockopt(socket, level, name, &value, &bytes) == 0 ? value : T{};
+}
+
+struct UdpSocketState {
+  uint64_t queued_bytes = 0;  // of memory, the datagrams' with the kernel's own bookkeeping
+  uint64_t dropped = 0;       // by the full queue
+};
+UdpSocketState UdpState(int socket);
+
+// Of no use to a next worker: connected to one peer, by which it may have left its reuseport group for good, or shut
+// down.
+bool IsSpoilt(int udp_socket);
+
+// The user that the socket belongs to.
+uint32_t OwnerOf(int socket);
+// SO_COOKIE; 0: it cannot be read.
+inline uint64_t CookieOf(int socket) { return OptionOf<uint64_t>(socket, SOL_SOCKET, SO_COOKIE); }
+inline bool IsListening(int socket) { return OptionOf<int>(socket, SOL_SOCKET, SO_ACCEPTCONN) != 0; }
+// Of a socket that was shut down, and keeps its address.
+absl::Status ListenAgain(int socket);
+
+// Connections that wait to be accepted.
+uint32_t TcpBacklog(int listener);
 
 }  // namespace hedgerow::steer

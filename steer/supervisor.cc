@@ -14,8 +14,6 @@
 #include "config/scalar.h"
 #include "operate/log.h"
 #include "steer/process.h"
-#include "steer/sock_diag.h"
-#include "steer/socket_state.h"
 #include "steer/sockets.h"
 
 namespace hedgerow::steer {
@@ -24,10 +22,7 @@ namespace {
 constexpr int64_t kMs = 1'000'000;
 constexpr int64_t kFast_ms = 20;
 constexpr int64_t kSlow_ms = 1000;
-constexpr int64_t kLook_ms =
-    300;  // shortest interval; the slow timer looks each second, so a takeover is seen within 1.3 s
 constexpr int kEnd_ms = 1000;  // of a process that was killed
-constexpr int64_t kProven_ms = 1000;
 constexpr int kIdleLooks = 5;  // most looks in a row at all processes that find nothing
 
 }  // namespace
@@ -35,7 +30,7 @@ constexpr int kIdleLooks = 5;  // most looks in a row at all processes that find
 // Workers.
 
 // shutdown(2) by one worker closes the listener for its successors as well.
-void Supervisor::MendListener(Slot& slot) {
+void Supervisor::MendListener(MadeSlot& slot) {
   if (!settings_.tcp || slot.role == Role::kFormer || IsListening(slot.fd(Transport::kTcp))) return;
   (void)kernel_->Remove(Transport::kTcp, slot.place());
   absl::Status mended = ListenAgain(slot.fd(Transport::kTcp));
@@ -46,7 +41,7 @@ void Supervisor::MendListener(Slot& slot) {
 
 // A UDP socket that a worker connected or shut down has left the group for good: the slot gets a new one.
 // The old one is kept until then: the first socket of a group is made differently.
-absl::Status Supervisor::MendUdp(Slot& slot) {
+absl::Status Supervisor::MendUdp(MadeSlot& slot) {
   const bool has_one = slot.fd(Transport::kUdp) >= 0 && !IsSpoilt(slot.fd(Transport::kUdp));
   if (!settings_.udp || slot.role == Role::kFormer || has_one) return absl::OkStatus();
   constexpr absl::string_view kWhy = "its worker has connected the UDP socket, or shut it down; ";
@@ -64,7 +59,7 @@ absl::Status Supervisor::MendUdp(Slot& slot) {
   return absl::OkStatus();
 }
 
-void Supervisor::StartWorker(Slot& slot) {
+void Supervisor::StartWorker(MadeSlot& slot) {
   MendListener(slot);
   absl::Status mended = MendUdp(slot);
   std::vector<int> sockets;
@@ -94,7 +89,7 @@ void Supervisor::StartWorker(Slot& slot) {
   (void)Save();
 }
 
-void Supervisor::Follow(Slot& slot) {
+void Supervisor::Follow(MadeSlot& slot) {
   const absl::Status watched = loop_->Watch(slot.pidfd.get(), [this, place = slot.place()] { return OnExit(place); });
   if (!watched.ok() && !slot.unwatched)
     LogError("slot ", slot.number, ": its worker cannot be watched yet: ", watched.message());
@@ -102,7 +97,7 @@ void Supervisor::Follow(Slot& slot) {
 }
 
 bool Supervisor::OnExit(int place) {
-  Slot& slot = slots_.at(place);
+  MadeSlot& slot = slots_.at(place);
   loop_->Unwatch(slot.pidfd.get());
   // Children of the worker would read beside the next worker. Its group's number is no other's until the worker is
   // reaped, but init may have reaped one that was taken over.
@@ -136,7 +131,7 @@ bool Supervisor::OnExit(int place) {
 
 // A daemon that forked into the background has left its process group and would read beside the next worker. Only
 // processes of the workers' user are killed: a worker may have passed its sockets to another user's process.
-void Supervisor::EndLeftBehind(const Slot& slot, const Process& worker, bool group_ended) {
+void Supervisor::EndLeftBehind(const MadeSlot& slot, const Process& worker, bool group_ended) {
   const auto may_be = [&, others = SelfAndAncestors()](const Process& process) {
     struct stat owner {};
     return process.start_ticks >= worker.start_ticks && !others.contains(process.pid) &&
@@ -162,7 +157,7 @@ void Supervisor::EndLeftBehind(const Slot& slot, const Process& worker, bool gro
 }
 
 void Supervisor::OnNotice(const Notice& notice) {
-  Slot* slot = SlotOfProcess(notice.pid);
+  MadeSlot* slot = SlotOfProcess(notice.pid);
   if (slot == nullptr) return;
   if (notice.watchdog || notice.ready) {
     slot->heard_ns = MonotonicNs();
@@ -173,11 +168,12 @@ void Supervisor::OnNotice(const Notice& notice) {
       ApplyEmpty();
     }
   }
+  if (notice.ready && !std::exchange(slot->says_ready, true)) (void)Save();
   if (notice.stopping) LogInfo("slot ", slot->number, ": worker ", slot->worker.pid, " is about to end");
 }
 
 // `pid` is the worker or a descendant of it.
-Slot* Supervisor::SlotOfProcess(pid_t pid) {
+MadeSlot* Supervisor::SlotOfProcess(pid_t pid) {
   for (int generation = 0; generation < 16 && pid > 1; ++generation) {
     for (auto& [place, slot] : slots_) {
       if (slot.has_worker() && slot.worker.pid == pid) return &slot;
@@ -188,7 +184,7 @@ Slot* Supervisor::SlotOfProcess(pid_t pid) {
   return nullptr;
 }
 
-void Supervisor::Terminate(Slot& slot) {
+void Supervisor::Terminate(MadeSlot& slot) {
   if (!slot.has_worker() || slot.terminated_ns != 0) return;
   slot.terminated_ns = MonotonicNs();
   const bool drains = slot.role == Role::kFormer && !stopping_;
@@ -237,17 +233,17 @@ void Supervisor::Tick() {
       if (slot.role != Role::kServing) others.push_back(place);
     }
     for (const int place : others) {
-      Slot& slot = slots_.at(place);
+      MadeSlot& slot = slots_.at(place);
       slot.role == Role::kFormer ? TickFormer(slot, now) : TickNext(slot, now);
     }
+    LookAround();
     ApplyEmpty();
     PollPins(now);
-    if (now >= next_look_ns_) LookAround();
   }
   Pace();
 }
 
-void Supervisor::TickSlot(Slot& slot, int64_t now) {
+void Supervisor::TickSlot(MadeSlot& slot, int64_t now) {
   if (slot.has_worker()) {
     if (slot.unwatched) Follow(slot);
     const int64_t patience = absl::ToInt64Nanoseconds(
@@ -260,18 +256,14 @@ void Supervisor::TickSlot(Slot& slot, int64_t now) {
     }
     const bool silent = settings_.heartbeat > absl::ZeroDuration() &&
                         now - slot.heard_ns > absl::ToInt64Nanoseconds(settings_.heartbeat);
-    if (silent && !slot.is_silent && slot.role == Role::kServing) {
-      slot.is_silent = true;
-      LogWarning("slot ", slot.number, ": worker ", slot.worker.pid, " is silent: no WATCHDOG=1 for ",
-                 config::FormatDurationNs(absl::ToInt64Nanoseconds(settings_.heartbeat)));
-    }
+    if (slot.role == Role::kServing) slot.is_silent |= silent;
   } else if (!stopping_ && slot.role == Role::kServing && now >= slot.start_at_ns) {
     StartWorker(slot);
   }
 }
 
 // shutdown(2) of its listener migrates connections that it has not accepted to workers that serve.
-void Supervisor::TickFormer(Slot& slot, int64_t now) {
+void Supervisor::TickFormer(MadeSlot& slot, int64_t now) {
   if (!slot.has_worker()) return EndFormer(slot.place());
   if (slot.terminated_ns != 0) return;
   const bool read = !slot.socket(Transport::kUdp).valid() || UdpState(slot.fd(Transport::kUdp)).queued_bytes == 0;
@@ -291,7 +283,7 @@ void Supervisor::RemoveSockets(int place) {
 }
 
 void Supervisor::EndFormer(int place) {
-  Slot& slot = slots_.at(place);
+  MadeSlot& slot = slots_.at(place);
   const int number = slot.number;
   const uint64_t unread = slot.socket(Transport::kUdp).valid() ? UdpState(slot.fd(Transport::kUdp)).queued_bytes : 0;
   RemoveSockets(place);
@@ -300,42 +292,10 @@ void Supervisor::EndFormer(int place) {
   (void)Save();
 }
 
-// Whether a new worker gets the sources of its empty slot back. Without this wait a worker that crashes at each start
-// would take them every time.
-bool Supervisor::Proven(const Slot& slot, int64_t now) const {
-  return slot.heard || (settings_.heartbeat == absl::ZeroDuration() && now - slot.started_ns >= kProven_ms * kMs);
-}
-
-bool Supervisor::IsEmpty(int number, int64_t now_ns) const {
-  const Slot& slot = Serving(number);
-  if (slot.has_worker()) return slot.is_silent || (table_->IsEmpty(number) && !Proven(slot, now_ns));
-  return table_->IsEmpty(number) || now_ns - slot.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after);
-}
-
-void Supervisor::LookAround() {
-  next_look_ns_ = MonotonicNs() + kLook_ms * kMs;
-  for (auto& [place, slot] : slots_) {
-    if (slot.has_worker() && slot.terminated_ns == 0) MendListener(slot);
-  }
-  for (const Transport transport : settings_.transports()) watch_->Look(transport, FdsOf(transport));
-}
-
-// Those that serve come first: a former listener is shut down, and in no group.
-std::vector<int> Supervisor::FdsOf(Transport transport) const {
-  std::vector<int> all;
-  for (const bool serves : {true, false}) {
-    for (const auto& [place, slot] : slots_) {
-      if ((slot.role == Role::kServing) == serves && slot.fd(transport) >= 0) all.push_back(slot.fd(transport));
-    }
-  }
-  if (const int sink = sinks_[static_cast<size_t>(transport)].get(); sink >= 0) all.push_back(sink);
-  return all;
-}
-
 bool Supervisor::Busy() const {
   if (stopping_ || table_->pins() > 0) return true;
   return std::any_of(slots_.begin(), slots_.end(), [this](const auto& each) {
-    const Slot& slot = each.second;
+    const MadeSlot& slot = each.second;
     return !slot.has_worker() || slot.role != Role::kServing || slot.terminated_ns != 0 ||
            (table_->IsEmpty(slot.number) && !slot.is_silent);
   });

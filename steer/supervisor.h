@@ -4,7 +4,9 @@
 // dead supervisor, starts workers, follows them, and changes the table. Everything runs on the event loop's thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -16,8 +18,6 @@
 #include "absl/status/statusor.h"
 #include "operate/event_loop.h"
 #include "steer/group.h"
-#include "steer/group_watch.h"
-#include "steer/notify_socket.h"
 #include "steer/settings.h"
 #include "steer/slot.h"
 #include "steer/worker.h"
@@ -47,74 +47,68 @@ class Supervisor final : public Group {
 
   // supervisor_start.cc
   absl::Status Make();
-  absl::Status MakeSlots();
   using Stored = std::map<uint64_t, net::UniqueFd>;
   absl::Status TakeOver(const v1::Record& record, Stored stored);
   absl::Status TakeSlots(const v1::Record& record, Stored& stored);
   absl::Status TakeSockets(Stored& stored);
   void RemoveSockets(int place);
-  std::set<uint32_t> InodesOf(const Slot& slot) const;
-  void FindUnrecordedWorker(Slot& slot);
+  std::set<uint32_t> InodesOf(const MadeSlot& slot) const;
+  void FindUnrecordedWorker(MadeSlot& slot);
   absl::Status MakeSinks();
   absl::Status BeginWatching();
   absl::StatusOr<int> AddSlot(int number, Role role);
   absl::StatusOr<net::UniqueFd> NewSocket(Transport transport);
-  absl::Status FillSlot(Slot& slot);
+  absl::Status FillSlot(MadeSlot& slot);
   void RemoveEverything();
 
   // supervisor.cc: workers and timers
-  void StartWorker(Slot& slot);
-  void MendListener(Slot& slot);
-  absl::Status MendUdp(Slot& slot);
-  void EndLeftBehind(const Slot& slot, const Process& worker, bool group_ended);
+  void StartWorker(MadeSlot& slot);
+  void MendListener(MadeSlot& slot);
+  absl::Status MendUdp(MadeSlot& slot);
+  void EndLeftBehind(const MadeSlot& slot, const Process& worker, bool group_ended);
   void ForgiveOwnPause(int64_t now);
   void ReapOrphans();
-  void Follow(Slot& slot);
+  void Follow(MadeSlot& slot);
   bool OnExit(int place);
   void OnNotice(const Notice& notice);
-  void Terminate(Slot& slot);
-  Slot* SlotOfProcess(pid_t pid);
+  void Terminate(MadeSlot& slot);
+  MadeSlot* SlotOfProcess(pid_t pid);
   void Tick();
-  void TickSlot(Slot& slot, int64_t now);
-  void TickFormer(Slot& slot, int64_t now);
+  void TickSlot(MadeSlot& slot, int64_t now);
+  void TickFormer(MadeSlot& slot, int64_t now);
   void EndFormer(int place);
-  void StartNext();
-  void TickNext(Slot& slot, int64_t now);
-  void FailReload(Slot& slot, const std::string& why);
-  bool Proven(const Slot& slot, int64_t now) const;
-  void LookAround();
-  std::vector<int> FdsOf(Transport transport) const;
   bool Busy() const;
   void Pace();
 
-  // The pair of sockets that a slot's sources meet.
-  Slot& Serving(int number);
-  const Slot& Serving(int number) const { return const_cast<Supervisor*>(this)->Serving(number); }
-  bool Has(Role role) const;
+  // supervisor_change.cc
+  void StartNext();
+  void TickNext(MadeSlot& slot, int64_t now);
+  void FailReload(MadeSlot& slot, const std::string& why);
+
+  // supervisor_show.cc
+  MadeSlot& ServingSlot(int number);
+  std::vector<int> FdsOf(Transport transport) const;
+  void LookAround();
+  std::string TakeoverOf(Transport transport, const std::vector<int>& sockets) const;
+  std::string StrangersOf(Transport transport, const std::vector<int>& sockets);
 
   // What a Group asks for.
   const char* mode() const override { return "run"; }
-  std::map<int, Share*> Shares() override;
-  std::string WorkersText() override;
-  bool IsEmpty(int slot, int64_t now_ns) const override;
-  v1::Slot ShowWorker(int slot) const override;
-  v1::RecordedSlot RecordWorker(int slot) const override;
-  void Record(v1::Record& record) const override;
+  std::vector<Slot*> Slots() override;
+  void WithSocket(const Slot& slot, Transport transport, const std::function<void(int)>& visit) const override;
   std::vector<std::string> Problems() const override;
-  void ShowFormer(v1::Group& group) const override;
-  bool HasFormer() const override { return Has(Role::kFormer); }
-  v1::Slot ShowPair(const Slot& slot) const;
-  v1::RecordedSlot RecordPair(const Slot& slot) const;
+  bool IsReloading() const override;
   void TableChanged() override { Pace(); }
-  std::string StateOf(const Slot& slot) const;
 
   Launcher launcher_;
   bool remove_at_end_ = false;  // false: the group was taken over, and stays if the start fails
   std::optional<NotifySocket> notify_;
-  std::optional<GroupWatch> watch_;
-  std::map<int, Slot> slots_;   // by place
-  std::vector<int> to_reload_;  // slots, one after the other
+  std::map<int, MadeSlot> slots_;  // by place
+  std::vector<int> to_reload_;     // slots, one after the other
   std::string reload_problem_;
+  // By Transport: whether the kernel still runs the group's programs, and the sockets of others on the address.
+  std::array<std::string, 2> takeovers_, strangers_;
+  std::array<std::set<uint32_t>, 2> stranger_inodes_;  // described by strangers_: finding their processes takes long
   bool stopping_ = false;
   int slow_timer_ = -1;
   int fast_timer_ = -1;

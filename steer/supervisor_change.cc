@@ -15,23 +15,19 @@ namespace hedgerow::steer {
 namespace {
 
 constexpr int64_t kQueue_ns = 1'000'000'000;  // time for a former worker to read its queue, before it is asked to end
-constexpr int64_t kReady_ns =
-    90'000'000'000;  // a next worker that is not heard is given up, as systemd does at a start
 
 }  // namespace
 
 absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
   if (stopping_) return absl::UnavailableError("the group is ending");
-  if (workers < 1 || workers > HR_STEER_SLOTS) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", workers, " workers, expected 1 to ", HR_STEER_SLOTS));
-  }
+  if (const absl::Status good = CheckWorkers(workers); !good.ok()) return good;
   const int wanted = static_cast<int>(workers);
-  const std::map<int, Share*> present = Shares();
+  const std::map<int, Slot*> present = Serving();
   std::vector<int> added;
-  std::vector<Slot*> leaving;
+  std::vector<MadeSlot*> leaving;
   const auto undo = [&] {
     for (const int place : added) RemoveSockets(place);
-    for (Slot* slot : leaving) slot->role = Role::kServing;
+    for (MadeSlot* slot : leaving) slot->role = Role::kServing;
   };
   for (int number = 0; number < wanted; ++number) {
     if (present.contains(number)) continue;
@@ -46,16 +42,16 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
       return made;
     }
   }
-  for (const auto& [number, share] : present) {
+  for (const auto& [number, slot] : present) {
     if (number < wanted) continue;
-    leaving.push_back(&Serving(number));
+    leaving.push_back(&ServingSlot(number));
     leaving.back()->role = Role::kFormer;
   }
   const int64_t now = MonotonicNs();
   auto change = ChangeTable(undo);
   if (!change.ok()) return change;
   for (const int place : added) StartWorker(slots_.at(place));
-  for (Slot* slot : leaving) slot->leave_by_ns = now + kQueue_ns;
+  for (MadeSlot* slot : leaving) slot->leave_by_ns = now + kQueue_ns;
   for (auto& [place, slot] : slots_) {
     if (slot.role == Role::kNext && slot.number >= wanted) slot.role = Role::kFormer;
   }
@@ -65,8 +61,8 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
 }
 
 absl::StatusOr<v1::Slot> Supervisor::RestartWorker(uint32_t number) {
-  if (const auto known = FindShare(number); !known.ok()) return known.status();
-  Slot& slot = Serving(static_cast<int>(number));
+  if (const auto known = FindSlot(number); !known.ok()) return known.status();
+  MadeSlot& slot = ServingSlot(static_cast<int>(number));
   if (stopping_) return absl::UnavailableError("the group is ending");
   if (slot.has_worker()) {
     slot.restart_asked = true;
@@ -78,15 +74,15 @@ absl::StatusOr<v1::Slot> Supervisor::RestartWorker(uint32_t number) {
   Pace();
   const auto counts = kernel_->Counts();
   if (!counts.ok()) return counts.status();
-  return ShowSlot(slot.number, slot, *counts);
+  return ShowSlot(slot, *counts);
 }
 
 absl::StatusOr<v1::Group> Supervisor::Reload(std::optional<uint32_t> number) {
   if (stopping_) return absl::UnavailableError("the group is ending");
   if (number.has_value()) {
-    if (const auto known = FindShare(*number); !known.ok()) return known.status();
+    if (const auto known = FindSlot(*number); !known.ok()) return known.status();
   }
-  for (const auto& [each, share] : Shares()) {
+  for (const auto& [each, slot] : Serving()) {
     if (!number.has_value() || each == static_cast<int>(*number)) to_reload_.push_back(each);
   }
   reload_problem_.clear();
@@ -99,8 +95,8 @@ void Supervisor::StartNext() {
   while (!to_reload_.empty() && !Has(Role::kNext)) {
     const int number = to_reload_.front();
     to_reload_.erase(to_reload_.begin());
-    if (!Shares().contains(number)) continue;
-    Slot& present = Serving(number);
+    if (!Serving().contains(number)) continue;
+    MadeSlot& present = ServingSlot(number);
     if (!present.has_worker()) {
       present.failures = 0;
       StartWorker(present);
@@ -108,20 +104,22 @@ void Supervisor::StartNext() {
     }
     const auto place = AddSlot(number, Role::kNext);
     if (!place.ok()) return FailReload(present, std::string(place.status().message()));
+    MadeSlot& next = slots_.at(*place);
+    next.says_ready = present.says_ready;
     (void)Save();  // a next supervisor finds the worker by the sockets of a recorded slot
-    StartWorker(slots_.at(*place));
-    if (!slots_.at(*place).has_worker()) return FailReload(slots_.at(*place), slots_.at(*place).last_exit);
+    StartWorker(next);
+    if (!next.has_worker()) return FailReload(next, next.last_exit);
   }
   Pace();
 }
 
-void Supervisor::TickNext(Slot& next, int64_t now) {
-  if (!Proven(next, now)) {
+void Supervisor::TickNext(MadeSlot& next, int64_t now) {
+  if (next.says_ready ? !next.heard : !IsProven(next, now)) {
     if (now - next.started_ns < kReady_ns || next.terminated_ns != 0) return;
     LogWarning("slot ", next.number, ": worker ", next.worker.pid, " is not heard, and is asked to end");
     return Terminate(next);
   }
-  Slot& former = Serving(next.number);
+  MadeSlot& former = ServingSlot(next.number);
   next.weight = former.weight;
   next.drained = former.drained;
   next.restarts = former.restarts;
@@ -139,11 +137,10 @@ void Supervisor::TickNext(Slot& next, int64_t now) {
 }
 
 // What serves is left as it is, and slots that wait for their reload are too.
-void Supervisor::FailReload(Slot& slot, const std::string& why) {
+void Supervisor::FailReload(MadeSlot& slot, const std::string& why) {
   to_reload_.clear();
-  reload_problem_ =
-      absl::StrCat("reload: slot ", slot.number, ": ", why, ": worker ", Serving(slot.number).worker.pid, " serves on");
-  LogError(reload_problem_);
+  reload_problem_ = absl::StrCat("reload: slot ", slot.number, ": ", why, ": worker ",
+                                 ServingSlot(slot.number).worker.pid, " serves on");
   if (slot.role == Role::kNext && slot.has_worker()) {
     slot.role = Role::kFormer;  // and is asked to end
   } else if (slot.role == Role::kNext) {
@@ -161,6 +158,7 @@ absl::StatusOr<v1::Group> Supervisor::Reattach() {
     if (*program == kernel_->OwnProgram(transport)) continue;
     if (const absl::Status attached = kernel_->Attach(transport, sockets.front()); !attached.ok()) return attached;
   }
+  next_look_ns_ = 0;
   LookAround();
   return Show(false);
 }

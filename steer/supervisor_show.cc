@@ -1,121 +1,120 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// What a supervisor reports of its group.
+// What a supervisor reports of its group, and its look at what others do there: whether the kernel still runs the
+// group's programs, and whether another process has sockets on the address.
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "steer/process.h"
-#include "steer/socket_state.h"
+#include "steer/sock_diag.h"
+#include "steer/sockets.h"
 #include "steer/supervisor.h"
 
 namespace hedgerow::steer {
 namespace {
 
-constexpr int kFailing = 4;  // ends in a row, each soon after its start, that are a problem
+constexpr int kFailing = 4;                // ends in a row, each soon after its start, that are a problem
+constexpr int64_t kLook_ns = 300'000'000;  // shortest interval; the slow timer looks each second
 
 }  // namespace
 
-std::map<int, Share*> Supervisor::Shares() {
-  std::map<int, Share*> shares;
+std::vector<Slot*> Supervisor::Slots() {
+  std::vector<Slot*> all;
+  for (auto& [place, slot] : slots_) all.push_back(&slot);
+  return all;
+}
+
+MadeSlot& Supervisor::ServingSlot(int number) {
   for (auto& [place, slot] : slots_) {
-    if (slot.role == Role::kServing) shares[slot.number] = &slot;
+    if (slot.number == number && slot.role == Role::kServing) return slot;
   }
-  return shares;
+  std::abort();  // every number is of Serving()
 }
 
-Slot& Supervisor::Serving(int number) {
-  for (int generation = 0; generation < HR_STEER_GENERATIONS; ++generation) {
-    const auto found = slots_.find(PlaceOf(number, generation));
-    if (found != slots_.end() && found->second.role == Role::kServing) return found->second;
-  }
-  std::abort();  // every number is of Shares()
+void Supervisor::WithSocket(const Slot& slot, Transport transport, const std::function<void(int)>& visit) const {
+  if (const int fd = slots_.at(PlaceOf(slot.number, slot.generation)).fd(transport); fd >= 0) visit(fd);
 }
 
-bool Supervisor::Has(Role role) const {
-  return std::any_of(slots_.begin(), slots_.end(), [role](const auto& each) { return each.second.role == role; });
-}
-
-std::string Supervisor::WorkersText() {
-  const int workers = CountWorkers();
-  return absl::StrCat(workers, workers == 1 ? " worker" : " workers");
-}
-
-std::string Supervisor::StateOf(const Slot& slot) const {
-  if (slot.role != Role::kServing) return slot.role == Role::kNext ? "starting" : "leaving";
-  if (!slot.has_worker()) return table_->IsEmpty(slot.number) ? "empty" : "restarting";
-  if (slot.is_silent) return "silent";
-  if (settings_.heartbeat > absl::ZeroDuration() && !slot.heard) return "starting";
-  return slot.drained ? "drained" : "serving";
-}
-
-v1::Slot Supervisor::ShowWorker(int number) const { return ShowPair(Serving(number)); }
-
-v1::Slot Supervisor::ShowPair(const Slot& slot) const {
-  v1::Slot out;
-  out.set_slot(static_cast<uint32_t>(slot.number));
-  out.set_generation(static_cast<uint32_t>(slot.generation));
-  out.set_pid(slot.worker.pid);
-  out.set_state(StateOf(slot));
-  out.set_restarts(slot.restarts);
-  const int64_t since = !slot.has_worker() ? slot.down_since_ns : slot.is_silent ? slot.heard_ns : slot.started_ns;
-  out.set_seconds_in_state(static_cast<double>(MonotonicNs() - since) / 1e9);
-  if (settings_.udp) {
-    const UdpSocketState state = UdpState(slot.fd(Transport::kUdp));
-    out.set_udp_dropped(state.dropped);
-    out.set_udp_queued_bytes(state.queued_bytes);
-  }
-  if (settings_.tcp) out.set_tcp_backlog(TcpBacklog(slot.fd(Transport::kTcp)));
-  out.set_last_exit(slot.last_exit);
-  return out;
-}
-
-v1::RecordedSlot Supervisor::RecordWorker(int number) const { return RecordPair(Serving(number)); }
-
-v1::RecordedSlot Supervisor::RecordPair(const Slot& slot) const {
-  v1::RecordedSlot out;
-  out.set_slot(static_cast<uint32_t>(slot.number));
-  out.set_generation(static_cast<uint32_t>(slot.generation));
-  out.set_leaving(slot.role != Role::kServing);
-  *out.mutable_worker() = ToRecord(slot.worker);
-  out.set_restarts(slot.restarts);
-  out.set_last_exit(slot.last_exit);
-  return out;
-}
-
-// A next worker whose supervisor dies is no one's successor: the next supervisor has it end as a former one.
-void Supervisor::Record(v1::Record& record) const {
-  for (const auto& [place, slot] : slots_) {
-    if (slot.role != Role::kServing) *record.add_slots() = RecordPair(slot);
-  }
-}
-
-void Supervisor::ShowFormer(v1::Group& group) const {
-  for (const auto& [place, slot] : slots_) {
-    if (slot.role != Role::kServing) *group.add_others() = ShowPair(slot);
-  }
-  group.set_reloading(!to_reload_.empty() || Has(Role::kNext));
+bool Supervisor::IsReloading() const {
+  return !to_reload_.empty() ||
+         std::any_of(slots_.begin(), slots_.end(), [](const auto& each) { return each.second.role == Role::kNext; });
 }
 
 std::vector<std::string> Supervisor::Problems() const {
-  std::vector<std::string> problems = watch_->problems();
-  problems.push_back(reload_problem_);
+  std::vector<std::string> problems = {takeovers_[0], takeovers_[1], strangers_[0], strangers_[1], reload_problem_};
   for (const auto& [place, slot] : slots_) {
-    const int number = slot.number;
+    const std::string worker = absl::StrCat("slot ", slot.number, ": worker ", slot.worker.pid);
     if (slot.role != Role::kServing) continue;
     if (settings_.udp && slot.has_worker() && IsSpoilt(slot.fd(Transport::kUdp))) {
-      problems.push_back(
-          absl::StrCat("slot ", number, ": worker ", slot.worker.pid,
-                       " has connected its UDP socket, or shut it down: sources do not reach it until it ends"));
+      problems.push_back(absl::StrCat(
+          worker, " has connected its UDP socket, or shut it down: sources do not reach it until it ends"));
     }
-    if (slot.is_silent)
-      problems.push_back(absl::StrCat("slot ", number, ": worker ", slot.worker.pid, " sends no WATCHDOG=1"));
+    if (slot.is_silent) problems.push_back(absl::StrCat(worker, " sends no WATCHDOG=1"));
     if (slot.failures >= kFailing) {
-      problems.push_back(absl::StrCat("slot ", number, ": its worker has ended ", slot.failures,
+      problems.push_back(absl::StrCat("slot ", slot.number, ": its worker has ended ", slot.failures,
                                       " times in a row soon after its start (", slot.last_exit, ")"));
     }
   }
   return problems;
+}
+
+// Those that serve come first: a former listener is shut down, and in no group.
+std::vector<int> Supervisor::FdsOf(Transport transport) const {
+  std::vector<int> all;
+  for (const bool serves : {true, false}) {
+    for (const auto& [place, slot] : slots_) {
+      if ((slot.role == Role::kServing) == serves && slot.fd(transport) >= 0) all.push_back(slot.fd(transport));
+    }
+  }
+  if (const int sink = sinks_[static_cast<size_t>(transport)].get(); sink >= 0) all.push_back(sink);
+  return all;
+}
+
+void Supervisor::LookAround() {
+  if (MonotonicNs() < next_look_ns_) return;
+  next_look_ns_ = MonotonicNs() + kLook_ns;
+  for (auto& [place, slot] : slots_) {
+    if (slot.has_worker() && slot.terminated_ns == 0) MendListener(slot);
+  }
+  for (const Transport transport : settings_.transports()) {
+    const std::vector<int> sockets = FdsOf(transport);
+    takeovers_[static_cast<size_t>(transport)] = TakeoverOf(transport, sockets);
+    strangers_[static_cast<size_t>(transport)] = StrangersOf(transport, sockets);
+  }
+  LogProblems();
+}
+
+std::string Supervisor::TakeoverOf(Transport transport, const std::vector<int>& sockets) const {
+  // A connected or shut-down UDP socket is in no reuseport group.
+  const auto socket = std::find_if(sockets.begin(), sockets.end(),
+                                   [transport](int each) { return transport == Transport::kTcp || !IsSpoilt(each); });
+  if (socket == sockets.end()) return "";
+  const auto program = kernel_->ProgramOf(*socket);
+  if (!program.ok())
+    return absl::StrCat("takeover: cannot tell whether the group is ours: ", program.status().message());
+  if (*program == kernel_->OwnProgram(transport)) return "";
+  const std::string what = *program == HR_STEER_CLASSIC_PROGRAM ? "a classic filter"
+                           : *program == 0                      ? "no program"
+                                                                : absl::StrCat("the program ", *program);
+  return absl::StrCat("takeover: the ", NameOf(transport), " sockets of ", settings_.listen.ToString(), " have ", what,
+                      " in place of the group's own (", kernel_->OwnProgram(transport),
+                      "), so sources meet any worker. `hedgerow steer reattach --name ", settings_.places.name,
+                      "` puts the group's own back");
+}
+
+std::string Supervisor::StrangersOf(Transport transport, const std::vector<int>& sockets) {
+  const auto index = static_cast<size_t>(transport);
+  auto holders = ListHolders(transport, settings_.listen, false);
+  if (!holders.ok() || sockets.empty()) return "";
+  std::set<uint32_t> ours, inodes;
+  for (const int socket : sockets) ours.insert(InodeOf(socket));
+  std::erase_if(*holders, [&ours](const InetSocket& each) { return ours.contains(each.inode); });
+  for (const InetSocket& each : *holders) inodes.insert(each.inode);
+  if (inodes == std::exchange(stranger_inodes_[index], inodes)) return strangers_[index];
+  if (holders->empty()) return "";
+  return absl::StrCat("strangers: ", DescribeHolders(*holders), " also has a ", NameOf(transport), " socket on ",
+                      settings_.listen.ToString(), ", which gets nothing");
 }
 
 }  // namespace hedgerow::steer

@@ -3,6 +3,7 @@
 // Making a group, taking over the group of a dead supervisor, and removing it.
 #include <errno.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,10 +11,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "operate/log.h"
-#include "steer/leftovers.h"
 #include "steer/process.h"
+#include "steer/record.h"
 #include "steer/sock_diag.h"
-#include "steer/socket_state.h"
 #include "steer/sockets.h"
 #include "steer/supervisor.h"
 
@@ -31,7 +31,7 @@ absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, c
     started = supervisor->TakeOver(found->record, std::move(stored));
   } else {
     if (found->any()) {
-      if (const absl::Status removed = RemoveLeftovers(settings.places, *found); !removed.ok()) return removed;
+      if (const auto removed = RemoveLeftovers(settings.places, *found); !removed.ok()) return removed.status();
     }
     if (!stored.empty()) DropStored(std::move(stored));  // before the address is looked at
     supervisor->remove_at_end_ = true;
@@ -47,33 +47,26 @@ absl::Status Supervisor::Make() {
   if (const absl::Status folder = MakeFolder(); !folder.ok()) return folder;
   // By this record the next start finds what an interrupted one made.
   if (const absl::Status saved = Save(); !saved.ok()) return saved;
-  Weights weights(HR_STEER_SLOTS);
-  std::fill_n(weights.begin(), settings_.workers, 1.0);
-  if (const absl::Status created = CreateKernel(weights); !created.ok()) return created;
-  if (const absl::Status made = MakeSlots(); !made.ok()) return made;
+  if (const absl::Status created = CreateKernel(static_cast<size_t>(settings_.workers)); !created.ok()) return created;
+  for (int number = 0; number < settings_.workers; ++number) {
+    if (const auto made = AddSlot(number, Role::kServing); !made.ok()) return made.status();
+  }
   if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   if (settings_.udp && settings_.receive_buffer == 0) {
     LogInfo(
-        "a UDP socket holds ", ReceiveBuffer(slots_.at(0).fd(Transport::kUdp)),
+        "a UDP socket holds ", OptionOf<int>(slots_.at(0).fd(Transport::kUdp), SOL_SOCKET, SO_RCVBUF),
         " bytes (net.core.rmem_default), the kernel's bookkeeping included: what comes beyond that while its worker "
         "restarts is lost and counted; --receive-buffer makes it larger");
   }
   return OpenTable();
 }
 
-absl::Status Supervisor::MakeSlots() {
-  for (int number = 0; number < settings_.workers; ++number) {
-    if (const auto made = AddSlot(number, Role::kServing); !made.ok()) return made.status();
-  }
-  return absl::OkStatus();
-}
-
 // Returns the place: the slot's first one behind the newest that has no sockets. The half of the table before a change
 // still names older ones.
 absl::StatusOr<int> Supervisor::AddSlot(int number, Role role) {
   int generation = 0;
-  if (Shares().contains(number)) {
-    generation = Serving(number).generation + 1;
+  if (Serving().contains(number)) {
+    generation = ServingSlot(number).generation + 1;
   } else if (kernel_->IsChanging()) {
     generation = static_cast<int>(kernel_->ReadGenerations()[static_cast<size_t>(number)]) + 1;
   }
@@ -84,7 +77,7 @@ absl::StatusOr<int> Supervisor::AddSlot(int number, Role role) {
     generation = (generation + 1) % HR_STEER_GENERATIONS;
   }
   const int place = PlaceOf(number, generation);
-  Slot& slot = slots_[place];
+  MadeSlot& slot = slots_[place];
   slot.number = number;
   slot.generation = generation;
   slot.role = role;
@@ -113,7 +106,7 @@ absl::StatusOr<net::UniqueFd> Supervisor::NewSocket(Transport transport) {
 }
 
 // Makes the sockets that the slot lacks, and inserts them.
-absl::Status Supervisor::FillSlot(Slot& slot) {
+absl::Status Supervisor::FillSlot(MadeSlot& slot) {
   for (const Transport transport : settings_.transports()) {
     if (!slot.socket(transport).valid()) {
       auto socket = NewSocket(transport);
@@ -159,7 +152,7 @@ absl::Status Supervisor::TakeOver(const v1::Record& record, Stored stored) {
   }
   if (const absl::Status taken = TakeSlots(record, stored); !taken.ok()) return taken;
   LogInfo("took over group ", settings_.places.name, " from pid ", record.supervisor_pid());
-  const int workers = CountWorkers();
+  const int workers = static_cast<int>(Serving().size());
   if (workers != settings_.workers) {
     LogWarning("the group has ", workers, " workers, and keeps them: `hedgerow steer resize ", settings_.workers,
                "` changes that");
@@ -168,8 +161,8 @@ absl::Status Supervisor::TakeOver(const v1::Record& record, Stored stored) {
   mounted_bpffs_ = mounted_bpffs_ || record.mounted_bpffs();
   if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   if (const absl::Status opened = OpenTable(); !opened.ok()) return opened;
-  for (const auto& [number, share] : Shares()) {
-    const absl::Status set = table_->SetGeneration(number, Serving(number).generation);
+  for (const auto& [number, slot] : Serving()) {
+    const absl::Status set = table_->SetGeneration(number, slot->generation);
     if (!set.ok()) return set;
   }
   // An interrupted change may have written the table but not the record.
@@ -179,25 +172,19 @@ absl::Status Supervisor::TakeOver(const v1::Record& record, Stored stored) {
 absl::Status Supervisor::TakeSlots(const v1::Record& record, Stored& stored) {
   const int64_t now = MonotonicNs();
   for (const v1::RecordedSlot& recorded : record.slots()) {
-    const int number = static_cast<int>(recorded.slot()), generation = static_cast<int>(recorded.generation());
-    Slot& slot = slots_[PlaceOf(number, generation)];
-    slot.number = number;
-    slot.generation = generation;
-    slot.role = recorded.leaving() ? Role::kFormer : Role::kServing;
-    slot.weight = recorded.weight();
-    slot.drained = recorded.drained();
-    slot.restarts = recorded.restarts();
-    slot.last_exit = recorded.last_exit();
+    const Slot known = FromRecord(recorded);
+    MadeSlot& slot = slots_[PlaceOf(known.number, known.generation)];
+    static_cast<Slot&>(slot) = known;
     slot.started_ns = slot.heard_ns = now;
-    slot.heard = true;
-    auto pidfd = OpenProcess(FromRecord(recorded.worker()));
+    slot.worker = {};
+    auto pidfd = OpenProcess(known.worker);
     if (pidfd.ok()) {
-      slot.worker = Identify(static_cast<pid_t>(recorded.worker().pid()));
+      slot.worker = Identify(known.worker.pid);
       slot.pidfd = *std::move(pidfd);
       continue;
     }
     slot.down_since_ns = now;
-    if (recorded.worker().pid() != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
+    if (known.worker.pid != 0) slot.last_exit = "unknown: it ended while there was no supervisor";
   }
   if (const absl::Status taken = TakeSockets(stored); !taken.ok()) return taken;
   for (auto& [place, slot] : slots_) {
@@ -240,7 +227,7 @@ absl::Status Supervisor::TakeSockets(Stored& stored) {
   return absl::OkStatus();
 }
 
-std::set<uint32_t> Supervisor::InodesOf(const Slot& slot) const {
+std::set<uint32_t> Supervisor::InodesOf(const MadeSlot& slot) const {
   std::set<uint32_t> inodes;
   for (const Transport transport : settings_.transports()) {
     if (slot.fd(transport) >= 0) inodes.insert(InodeOf(slot.fd(transport)));
@@ -250,7 +237,7 @@ std::set<uint32_t> Supervisor::InodesOf(const Slot& slot) const {
 
 // A supervisor that was killed between fork and record left a worker that the record lacks. The slot must not get a
 // second one.
-void Supervisor::FindUnrecordedWorker(Slot& slot) {
+void Supervisor::FindUnrecordedWorker(MadeSlot& slot) {
   const std::vector<Process> holders = ProcessesWith(
       InodesOf(slot), [others = SelfAndAncestors()](const Process& each) { return !others.contains(each.pid); });
   const auto is_child = [&holders](const Process& process) {
@@ -262,6 +249,7 @@ void Supervisor::FindUnrecordedWorker(Slot& slot) {
   if (!pidfd.ok()) return;
   slot.worker = *first;
   slot.pidfd = *std::move(pidfd);
+  slot.down_since_ns = 0;
 }
 
 absl::Status Supervisor::BeginWatching() {
@@ -277,7 +265,6 @@ absl::Status Supervisor::BeginWatching() {
   const absl::Status watched =
       loop_->Watch(notify_->fd(), [this] { return notify_->Read([this](const Notice& notice) { OnNotice(notice); }); });
   if (!watched.ok()) return watched;
-  watch_.emplace(kernel_.get(), settings_);
   const absl::Duration period = settings_.heartbeat > absl::ZeroDuration()
                                     ? std::min(absl::Seconds(1), settings_.heartbeat / 4)
                                     : absl::Seconds(1);

@@ -6,19 +6,22 @@
 #include <signal.h>
 #include <string.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "steer/process.h"
 
 extern char** environ;
 
@@ -63,10 +66,7 @@ struct Plan {
   int socket_count = 0;
   int error_pipe = -1;
   int input = -1;  // /dev/null: several workers cannot share a terminal
-  bool set_user = false;
-  uint32_t uid = 0, gid = 0;
-  const uint32_t* groups = nullptr;
-  size_t group_count = 0;
+  const WorkerUser* user = nullptr;
 };
 
 void WriteDecimal(char* to, long number) {
@@ -97,16 +97,35 @@ int Become(const Plan& plan, int& error_pipe) {
   if (syscall(SYS_close_range, static_cast<unsigned>(kFirstSocket + plan.socket_count), ~0u, kCloseOnExec) != 0)
     return errno;
   setpgid(0, 0);  // Ctrl-C is the supervisor's
-  if (plan.set_user) {
-    if (syscall(SYS_setgroups, plan.group_count, plan.groups) != 0) return errno;
-    if (syscall(SYS_setresgid, plan.gid, plan.gid, plan.gid) != 0) return errno;
-    if (syscall(SYS_setresuid, plan.uid, plan.uid, plan.uid) != 0) return errno;
+  if (const WorkerUser& user = *plan.user; user.set) {
+    if (syscall(SYS_setgroups, user.groups.size(), user.groups.data()) != 0 ||
+        syscall(SYS_setresgid, user.gid, user.gid, user.gid) != 0 ||
+        syscall(SYS_setresuid, user.uid, user.uid, user.uid) != 0)
+      return errno;
   }
   prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0);
   WriteDecimal(plan.pid_digits, syscall(SYS_getpid));
-  ResetSignals();
+  // Signals as a new program expects them.
+  struct sigaction action {};
+  action.sa_handler = SIG_DFL;
+  for (int each = 1; each < 65; ++each) sigaction(each, &action, nullptr);
+  sigset_t none;
+  sigemptyset(&none);
+  sigprocmask(SIG_SETMASK, &none, nullptr);
   execve(plan.program, plan.arguments, plan.environment);
   return errno;
+}
+
+// fork(2) with a pidfd, and without the handlers that libraries have registered. Other threads may hold locks, so the
+// child calls nothing but what is safe in a signal handler, until it execs or ends. Pid 0: this is the child.
+absl::StatusOr<StartedWorker> Fork() {
+  constexpr int kClonePidfd = 0x1000;  // CLONE_PIDFD
+  int pidfd = -1;
+  // Without a stack of its own the child has a copy of ours. The pidfd's place is the third argument on both
+  // architectures.
+  const long pid = syscall(SYS_clone, kClonePidfd | SIGCHLD, nullptr, &pidfd, nullptr, nullptr);
+  if (pid < 0) return absl::ErrnoToStatus(errno, "start a process");
+  return StartedWorker{static_cast<pid_t>(pid), net::UniqueFd(pid == 0 ? -1 : pidfd)};
 }
 
 [[noreturn]] void RunChild(const Plan& plan) {
@@ -130,19 +149,8 @@ absl::StatusOr<Launcher> Launcher::Create(const Settings& settings) {
 
 std::vector<std::string> Launcher::CommandOf(int slot) const {
   std::vector<std::string> words;
-  for (const std::string& word : settings_.command) {
-    std::string out;
-    for (size_t i = 0; i < word.size(); ++i) {
-      const char next = word[i] == '%' && i + 1 < word.size() ? word[i + 1] : '\0';
-      if (next == 's') {
-        absl::StrAppend(&out, slot);
-      } else {
-        out.push_back(word[i]);
-      }
-      if (next == 's' || next == '%') ++i;
-    }
-    words.push_back(std::move(out));
-  }
+  for (const std::string& word : settings_.command)
+    words.push_back(absl::StrReplaceAll(word, {{"%%", "%"}, {"%s", absl::StrCat(slot)}}));
   return words;
 }
 
@@ -192,11 +200,7 @@ absl::StatusOr<StartedWorker> Launcher::Start(int slot, const std::vector<int>& 
                   .socket_count = static_cast<int>(sockets.size()),
                   .error_pipe = writing.get(),
                   .input = input.get(),
-                  .set_user = settings_.user.set,
-                  .uid = settings_.user.uid,
-                  .gid = settings_.user.gid,
-                  .groups = settings_.user.groups.data(),
-                  .group_count = settings_.user.groups.size()};
+                  .user = &settings_.user};
   auto forked = Fork();
   if (!forked.ok()) return forked.status();
   if (forked->pid == 0) RunChild(plan);
@@ -209,7 +213,7 @@ absl::StatusOr<StartedWorker> Launcher::Start(int slot, const std::vector<int>& 
     ReapExit(forked->pidfd);
     return absl::FailedPreconditionError(absl::StrCat("cannot run ", program_, ": ", strerror(error)));
   }
-  return StartedWorker{forked->pid, std::move(forked->pidfd)};
+  return forked;
 }
 
 std::string ReapExit(const net::UniqueFd& pidfd) {
@@ -224,6 +228,63 @@ std::string ReapExit(const net::UniqueFd& pidfd) {
 absl::Duration RestartDelay(int failures) {
   if (failures <= 1) return absl::Milliseconds(20);
   return std::min(absl::Seconds(5), absl::Milliseconds(50) * (1 << std::min(failures - 2, 10)));
+}
+
+namespace {
+
+constexpr int kMessagesAtATime = 256;
+
+pid_t WriterOf(msghdr& header) {
+  const cmsghdr* const part = CMSG_FIRSTHDR(&header);
+  if (part == nullptr || part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_CREDENTIALS) return 0;
+  ucred writer;
+  memcpy(&writer, CMSG_DATA(part), sizeof(writer));
+  return writer.pid;
+}
+
+}  // namespace
+
+absl::StatusOr<NotifySocket> NotifySocket::Open(const std::string& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  if (path.size() >= sizeof(address.sun_path)) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("the path ", path, " is too long for a socket; choose a shorter --run-dir or --name"));
+  }
+  memcpy(address.sun_path, path.data(), path.size());
+  net::UniqueFd fd(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int on = 1;
+  unlink(path.c_str());
+  if (!fd.valid() || setsockopt(fd.get(), SOL_SOCKET, SO_PASSCRED, &on, sizeof(on)) != 0 ||
+      bind(fd.get(), reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0 ||
+      chmod(path.c_str(), 0666) != 0) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("make the workers' socket ", path));
+  }
+  return NotifySocket(std::move(fd));
+}
+
+bool NotifySocket::Read(const std::function<void(const Notice&)>& visit) const {
+  for (int i = 0; i < kMessagesAtATime; ++i) {
+    char text[4096];
+    iovec part{.iov_base = text, .iov_len = sizeof(text)};
+    alignas(cmsghdr) char control[CMSG_SPACE(sizeof(ucred))] = {};  // no place for descriptors: the kernel closes them
+    msghdr header{};
+    header.msg_iov = &part;
+    header.msg_iovlen = 1;
+    header.msg_control = control;
+    header.msg_controllen = sizeof(control);
+    const ssize_t got = recvmsg(fd_.get(), &header, MSG_CMSG_CLOEXEC | MSG_DONTWAIT);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return i > 0;
+    Notice notice{.pid = WriterOf(header)};
+    for (const absl::string_view line : absl::StrSplit(absl::string_view(text, static_cast<size_t>(got)), '\n')) {
+      notice.ready |= line == "READY=1";
+      notice.watchdog |= line == "WATCHDOG=1";
+      notice.stopping |= line == "STOPPING=1";
+    }
+    if (notice.pid > 0) visit(notice);
+  }
+  return true;
 }
 
 }  // namespace hedgerow::steer

@@ -8,6 +8,9 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <utility>
+
+#include "operate/service_manager.h"
 
 namespace hedgerow::bench {
 namespace {
@@ -18,6 +21,22 @@ constexpr int kAcceptsInATurn = 64;
 constexpr int kEvents = 256;
 
 }  // namespace
+
+absl::StatusOr<SourceCounts> SourceCounts::Map(const std::string& path, size_t sources) {
+  SourceCounts counts;
+  if (path.empty()) return counts;
+  absl::StatusOr<MappedWords> words = MapWords(path, 2 * sources);
+  if (!words.ok()) return words.status();
+  counts.counts_ = *std::move(words);
+  counts.sources_ = sources;
+  return counts;
+}
+
+bool SourceCounts::Count(uint32_t source, bool tcp) {
+  if (source >= sources_) return false;
+  ++counts_[2 * size_t{source} + (tcp ? 1 : 0)];
+  return true;
+}
 
 struct Collector::Datagrams {
   std::array<std::array<uint8_t, kSteerMessageMost>, kBatch> bytes;
@@ -77,7 +96,7 @@ void Collector::Turn(int timeout_ms) {
     }
   }
   if (options_.heartbeat_ns > 0 && MonotonicNs() >= next_heartbeat_ns_) {
-    NotifySupervisor("WATCHDOG=1");
+    operate::NotifyServiceManager("WATCHDOG=1");
     next_heartbeat_ns_ = MonotonicNs() + options_.heartbeat_ns;
   }
 }

@@ -6,12 +6,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <unordered_map>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "bench/load/mapped_words.h"
 #include "bench/steer/listening.h"
 #include "bench/steer/message.h"
-#include "bench/steer/source_counts.h"
 
 namespace hedgerow::bench {
 
@@ -37,6 +39,22 @@ struct CollectorTotals {
 
 // One dependent multiplication each; what it costs is measured by hr-steer-collector --calibrate.
 uint64_t Work(uint64_t steps, uint64_t seed);
+
+// How many messages of each source a worker has counted, in a mapped file: what a worker that is killed had counted
+// stays, and its successor counts on. One process writes a file at a time. bench/steer_rig.py reads it: for each source
+// two 64-bit numbers, UDP and TCP.
+class SourceCounts {
+ public:
+  // An existing file keeps what it has. An empty path: nothing is counted.
+  static absl::StatusOr<SourceCounts> Map(const std::string& path, size_t sources);
+
+  // A source beyond the file's end is not counted: false.
+  bool Count(uint32_t source, bool tcp);
+
+ private:
+  MappedWords counts_{};
+  size_t sources_ = 0;
+};
 
 class Collector {
  public:

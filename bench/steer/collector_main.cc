@@ -17,6 +17,8 @@
 #include "bench/load/program.h"
 #include "bench/serve/server_loop.h"
 #include "bench/steer/collector.h"
+#include "bench/steer/source.h"
+#include "operate/service_manager.h"
 
 ABSL_FLAG(std::string, listen, "", "address:port of sockets of its own, where none are inherited");
 ABSL_FLAG(std::string, transport, "both", "udp, tcp or both, of its own sockets");
@@ -73,15 +75,8 @@ absl::StatusOr<uint8_t> SlotFromFlags() {
   if (slot < 0 && text != nullptr && !absl::SimpleAtoi(text, &slot)) {
     return absl::InvalidArgumentError(absl::StrCat("HEDGEROW_STEER_SLOT is '", text, "', which is no number"));
   }
-  if (slot >= 64) return absl::InvalidArgumentError("--slot is 0 to 63");
+  if (slot >= SteerMessage::kNoSlot) return absl::InvalidArgumentError("--slot is 0 to 254");
   return slot < 0 ? SteerMessage::kNoSlot : static_cast<uint8_t>(slot);
-}
-
-void RaiseFileLimit() {
-  rlimit limit;
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  setrlimit(RLIMIT_NOFILE, &limit);
 }
 
 int64_t HeartbeatNs() {
@@ -117,7 +112,7 @@ absl::Status RunFromFlags() {
     std::srand(static_cast<unsigned>(getpid()) ^ static_cast<unsigned>(MonotonicNs()));
     usleep(static_cast<useconds_t>(std::rand() % (most_ns / 1000 + 1)));
   }
-  RaiseFileLimit();
+  (void)RaiseFileLimit(1 << 20);  // as many as may be
   absl::StatusOr<uint8_t> slot = SlotFromFlags();
   if (!slot.ok()) return slot.status();
   absl::StatusOr<std::vector<Listening>> sockets = SocketsFromFlags();
@@ -130,7 +125,7 @@ absl::Status RunFromFlags() {
                            .shared = absl::GetFlag(FLAGS_shared),
                            .heartbeat_ns = HeartbeatNs()};
   Collector collector(*std::move(sockets), *std::move(counts), options);
-  NotifySupervisor("READY=1");
+  operate::NotifyServiceManager("READY=1");
   absl::PrintF("worker %d\n", *slot);  // in which order workers come
   SayReady();
   const int64_t end_ns = MonotonicNs() + static_cast<int64_t>(absl::GetFlag(FLAGS_seconds) * 1e9);

@@ -2,13 +2,10 @@
 #include "bench/steer/listening.h"
 
 #include <fcntl.h>
-#include <sys/un.h>
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstddef>
 #include <cstdlib>
-#include <cstring>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -74,22 +71,6 @@ absl::StatusOr<std::vector<Listening>> OpenSockets(const OwnSockets& wanted) {
     opened.push_back({*fd, tcp});
   }
   return opened;
-}
-
-void NotifySupervisor(const char* state) {
-  const char* path = std::getenv("NOTIFY_SOCKET");
-  sockaddr_un address = {};
-  address.sun_family = AF_UNIX;
-  if (path == nullptr || path[0] == '\0' || std::strlen(path) >= sizeof address.sun_path) return;
-  std::strcpy(address.sun_path, path);
-  const socklen_t bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + std::strlen(path));
-  if (address.sun_path[0] == '@') address.sun_path[0] = '\0';  // an abstract name
-  const int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return;
-  // A supervisor that is gone misses it: the next one asks the processes themselves.
-  (void)sendto(fd, state, std::strlen(state), MSG_NOSIGNAL | MSG_DONTWAIT, reinterpret_cast<const sockaddr*>(&address),
-               bytes);
-  close(fd);
 }
 
 }  // namespace hedgerow::bench

@@ -28,7 +28,4 @@ struct OwnSockets {
 };
 absl::StatusOr<std::vector<Listening>> OpenSockets(const OwnSockets& wanted);
 
-// READY=1 to NOTIFY_SOCKET, and WATCHDOG=1; does nothing without the variable.
-void NotifySupervisor(const char* state);
-
 }  // namespace hedgerow::bench

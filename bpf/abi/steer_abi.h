@@ -14,10 +14,8 @@
 #define HR_STEER_LAYOUT 5
 
 #define HR_STEER_BUCKETS 1024
-#define HR_STEER_SLOTS 256 /* a byte of an entry; a socket is never moved to a larger array */
-#define HR_STEER_GENERATIONS                                                               \
-  16 /* pairs of sockets of a slot at a time; generation G is at slot + G * HR_STEER_SLOTS \
-      */
+#define HR_STEER_SLOTS 256      /* a byte of an entry; a socket is never moved to a larger array */
+#define HR_STEER_GENERATIONS 16 /* pairs of sockets of a slot; generation G is at slot + G * HR_STEER_SLOTS */
 #define HR_STEER_PLACES (HR_STEER_SLOTS * HR_STEER_GENERATIONS)
 #define HR_STEER_SINK HR_STEER_PLACES /* the place of the sink's socket, behind the slots' */
 #define HR_STEER_SOCKETS (HR_STEER_PLACES + 1)
@@ -112,9 +110,8 @@ struct hr_steer_config {
 
 /* The one element of steer_state. User space alone writes it. */
 struct hr_steer_state {
-  __u32 has_pins; /* steer_pins is asked */
-  __u32
-      recording; /* the table is changing: the source of each new connection is entered into steer_pins with its slot */
+  __u32 has_pins;  /* steer_pins is asked */
+  __u32 recording; /* the table is changing: each new connection's source is entered into steer_pins with its slot */
   __u32 tables;
   __u32 pad;
   __u8 generation[2][HR_STEER_SLOTS]; /* of each slot's sockets, by half */

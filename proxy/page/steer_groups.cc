@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "steer/admin_client.h"
-#include "steer/record.h"
 
 namespace hedgerow {
 namespace {

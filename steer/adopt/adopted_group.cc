@@ -4,19 +4,15 @@
 #include <netinet/tcp.h>
 
 #include <algorithm>
-#include <cstring>
 #include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "net/steady_wait.h"
-#include "absl/strings/str_join.h"
 #include "operate/log.h"
-#include "steer/leftovers.h"
 #include "steer/process.h"
-#include "steer/socket_state.h"
+#include "steer/record.h"
 #include "steer/sock_diag.h"
-#include "steer/sockets.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -101,12 +97,11 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
   const auto found = FindSettled(search);
   if (!found.ok()) return found.status();
   if (const absl::Status alone = RefuseOthers(*found); !alone.ok()) return alone;
-  const auto has = [&](auto member) {
-    return std::any_of(found->workers.begin(), found->workers.end(),
-                       [&](const AdoptedWorker& each) { return (each.*member).has_value(); });
-  };
-  settings_.udp = has(&AdoptedWorker::udp);
-  settings_.tcp = has(&AdoptedWorker::tcp);
+  settings_.udp = settings_.tcp = false;
+  for (const AdoptedWorker& worker : found->workers) {
+    settings_.udp |= worker.udp.has_value();
+    settings_.tcp |= worker.tcp.has_value();
+  }
   const std::vector<Transport> transports = settings_.transports();
   search.transports = {transports.begin(),
                        transports.end()};  // a later socket of the other transport is not the group's
@@ -130,7 +125,7 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
       if (const auto former = KernelGroup::Open(left.bpffs, settings_.places.name); former.ok())
         GiveBack(former->get(), search, {});
     }
-    if (const absl::Status removed = RemoveLeftovers(settings_.places, left); !removed.ok()) return removed;
+    if (const auto removed = RemoveLeftovers(settings_.places, left); !removed.ok()) return removed.status();
   }
   return Begin(search, *found);
 }
@@ -138,9 +133,7 @@ absl::Status AdoptedGroup::Adopt(SocketSearch search) {
 absl::Status AdoptedGroup::Begin(const SocketSearch& search, const AdoptedWorkers& found) {
   if (const absl::Status folder = MakeFolder(); !folder.ok()) return folder;
   remove_at_end_ = true;
-  Weights weights(HR_STEER_SLOTS);
-  std::fill_n(weights.begin(), found.workers.size(), 1.0);
-  if (const absl::Status created = CreateKernel(weights); !created.ok()) return created;
+  if (const absl::Status created = CreateKernel(found.workers.size()); !created.ok()) return created;
   if (settings_.udp && settings_.tcp) {
     const auto pinned = PinConnections(*kernel_, settings_.listen, found);
     if (!pinned.ok()) return pinned.status();
@@ -168,16 +161,8 @@ absl::StatusOr<bool> AdoptedGroup::Resume(const v1::Record& record, const Socket
     GiveBack(kernel->get(), search, FiltersOf(record));
     return false;
   }
-  std::vector<AdoptedSlot> slots;
-  for (const v1::RecordedSlot& recorded : record.slots()) {
-    AdoptedSlot& slot = slots.emplace_back();
-    slot.worker = FromRecord(recorded.worker());
-    slot.udp.cookie = recorded.udp_cookie();
-    slot.tcp.cookie = recorded.tcp_cookie();
-    slot.restarts = recorded.restarts();
-    slot.weight = recorded.weight();
-    slot.drained = recorded.drained();
-  }
+  std::vector<Slot> slots;
+  for (const v1::RecordedSlot& recorded : record.slots()) slots.push_back(FromRecord(recorded));
   kernel_ = *std::move(kernel);
   auto resumed = AdoptedSlots::Resume(kernel_.get(), search, found, std::move(slots), FiltersOf(record));
   if (!resumed.ok()) return resumed.status();
@@ -200,61 +185,34 @@ void AdoptedGroup::BeginStop() {
   loop_->Stop();
 }
 
-std::string AdoptedGroup::WorkersText() {
-  std::vector<std::string> workers;
-  for (const AdoptedSlot& slot : slots_->slots()) workers.push_back(ToString(slot.worker));
-  return absl::StrCat("workers ", absl::StrJoin(workers, ", "));
+std::vector<Slot*> AdoptedGroup::Slots() {
+  std::vector<Slot*> all;
+  for (Slot& slot : slots_->slots()) {
+    slot.number = static_cast<int>(all.size());
+    all.push_back(&slot);
+  }
+  return all;
 }
 
-std::map<int, Share*> AdoptedGroup::Shares() {
-  std::map<int, Share*> shares;
-  for (size_t i = 0; i < slots_->slots().size(); ++i) shares[static_cast<int>(i)] = &slots_->slots()[i];
-  return shares;
-}
-
-bool AdoptedGroup::IsDown(size_t number) const {
-  const AdoptedSlot& slot = slots_->slots()[number];
-  return (settings_.udp && slot.udp.cookie == 0) || (settings_.tcp && slot.tcp.cookie == 0);
+void AdoptedGroup::WithSocket(const Slot& slot, Transport transport, const std::function<void(int)>& visit) const {
+  if (const auto socket = OpenSocket(slot.socket(transport)); socket.ok()) visit(socket->get());
 }
 
 void AdoptedGroup::Tick() {
   const std::vector<std::string> lines = slots_->Poll(net::MonotonicNow());
   for (const std::string& line : lines) LogInfo(line);
   const int64_t now = MonotonicNs();
-  for (size_t i = 0; i < slots_->slots().size(); ++i) {
-    AdoptedSlot& slot = slots_->slots()[i];
-    const bool down = IsDown(i);
-    if (slot.since_ns != 0 && down == (slot.down_since_ns != 0)) continue;
+  for (Slot& slot : slots_->slots()) {
+    const bool down = (settings_.udp && slot.udp.cookie == 0) || (settings_.tcp && slot.tcp.cookie == 0);
+    if (slot.started_ns != 0 && down == (slot.down_since_ns != 0)) continue;
     slot.down_since_ns = down ? now : 0;
-    slot.since_ns = now;
+    slot.started_ns = now;
+    slot.heard = true;  // it serves when it has its sockets
   }
   ApplyEmpty();
   PollPins(now);
-  const std::vector<std::string> problems = Problems();
-  for (const std::string& problem : problems) {
-    if (std::find(problems_.begin(), problems_.end(), problem) == problems_.end()) LogError(problem);
-  }
-  for (const std::string& problem : problems_) {
-    if (std::find(problems.begin(), problems.end(), problem) == problems.end()) LogInfo("over: ", problem);
-  }
-  problems_ = problems;
+  LogProblems();
   if (!lines.empty()) (void)Save();
-}
-
-bool AdoptedGroup::IsEmpty(int number, int64_t now_ns) const {
-  const AdoptedSlot& slot = slots_->slots()[static_cast<size_t>(number)];
-  return slot.down_since_ns != 0 &&
-         (table_->IsEmpty(number) || now_ns - slot.down_since_ns >= absl::ToInt64Nanoseconds(settings_.empty_after));
-}
-
-v1::RecordedSlot AdoptedGroup::RecordWorker(int number) const {
-  const AdoptedSlot& slot = slots_->slots()[static_cast<size_t>(number)];
-  v1::RecordedSlot out;
-  *out.mutable_worker() = ToRecord(slot.worker);
-  out.set_restarts(slot.restarts);
-  out.set_udp_cookie(slot.udp.cookie);
-  out.set_tcp_cookie(slot.tcp.cookie);
-  return out;
 }
 
 void AdoptedGroup::Record(v1::Record& record) const {
@@ -268,9 +226,7 @@ void AdoptedGroup::Record(v1::Record& record) const {
 
 // The daemon's number of workers is changed first, by its own means.
 absl::StatusOr<v1::Change> AdoptedGroup::Resize(uint32_t workers) {
-  if (workers < 1 || workers > HR_STEER_SLOTS) {
-    return absl::InvalidArgumentError(absl::StrCat("got ", workers, " workers, expected 1 to ", HR_STEER_SLOTS));
-  }
+  if (const absl::Status good = CheckWorkers(workers); !good.ok()) return good;
   const size_t former = slots_->slots().size();
   std::vector<std::string> lines;
   if (const absl::Status resized = slots_->Resize(workers, lines); !resized.ok()) return resized;
@@ -278,11 +234,12 @@ absl::StatusOr<v1::Change> AdoptedGroup::Resize(uint32_t workers) {
   return ChangeTable([this, former] { slots_->Shrink(std::min(former, slots_->slots().size())); });
 }
 
-absl::StatusOr<v1::Slot> AdoptedGroup::RestartWorker(uint32_t slot) {
-  if (const auto known = FindShare(slot); !known.ok()) return known.status();
+absl::StatusOr<v1::Slot> AdoptedGroup::RestartWorker(uint32_t number) {
+  const auto slot = FindSlot(number);
+  if (!slot.ok()) return slot.status();
   return absl::FailedPreconditionError(
-      absl::StrCat("the workers of an adopted group are the daemon's: restart process ",
-                   ToString(slots_->slots()[slot].worker), " by the daemon's own means"));
+      absl::StrCat("the workers of an adopted group are the daemon's: restart process ", ToString((*slot)->worker),
+                   " by the daemon's own means"));
 }
 
 absl::StatusOr<v1::Group> AdoptedGroup::Reload(std::optional<uint32_t> /*slot*/) {
@@ -295,26 +252,6 @@ absl::StatusOr<v1::Group> AdoptedGroup::Reattach() {
   }
   Tick();
   return Show(false);
-}
-
-v1::Slot AdoptedGroup::ShowWorker(int number) const {
-  const auto index = static_cast<size_t>(number);
-  const AdoptedSlot& slot = slots_->slots()[index];
-  v1::Slot out;
-  out.set_pid(IsDown(index) ? 0 : slot.worker.pid);
-  out.set_state(table_->IsEmpty(number) ? "empty"
-                : IsDown(index)         ? "restarting"
-                : slot.drained          ? "drained"
-                                        : "serving");
-  out.set_restarts(slot.restarts);
-  out.set_seconds_in_state(static_cast<double>(MonotonicNs() - slot.since_ns) / 1e9);
-  if (const auto udp = slots_->Open(index, Transport::kUdp); udp.ok()) {
-    const UdpSocketState state = UdpState(udp->get());
-    out.set_udp_dropped(state.dropped);
-    out.set_udp_queued_bytes(state.queued_bytes);
-  }
-  if (const auto tcp = slots_->Open(index, Transport::kTcp); tcp.ok()) out.set_tcp_backlog(TcpBacklog(tcp->get()));
-  return out;
 }
 
 }  // namespace hedgerow::steer

@@ -8,7 +8,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
-#include <map>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -46,19 +46,14 @@ class AdoptedGroup final : public Group {
   absl::Status Begin(const SocketSearch& search, const AdoptedWorkers& found);
   absl::StatusOr<bool> Resume(const v1::Record& record, const SocketSearch& search, const AdoptedWorkers& found);
   void Tick();
-  bool IsDown(size_t slot) const;
 
   const char* mode() const override { return "adopt"; }
-  std::map<int, Share*> Shares() override;
-  std::string WorkersText() override;
-  bool IsEmpty(int slot, int64_t now_ns) const override;
-  v1::Slot ShowWorker(int slot) const override;
-  v1::RecordedSlot RecordWorker(int slot) const override;
+  std::vector<Slot*> Slots() override;
+  void WithSocket(const Slot& slot, Transport transport, const std::function<void(int)>& visit) const override;
   void Record(v1::Record& record) const override;
   std::vector<std::string> Problems() const override { return slots_->problems(); }
 
   std::unique_ptr<AdoptedSlots> slots_;
-  std::vector<std::string> problems_{};  // of the last tick
   bool remove_at_end_ = false;
   int timer_ = -1;
 };

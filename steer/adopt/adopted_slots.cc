@@ -19,7 +19,7 @@ constexpr absl::Duration kPatience = absl::Seconds(3);
 // Interval of the check which program the kernel runs.
 constexpr absl::Duration kCheck = absl::Seconds(1);
 
-std::optional<size_t> SlotOf(const std::vector<AdoptedSlot>& slots, const AdoptedWorker& worker) {
+std::optional<size_t> SlotOf(const std::vector<Slot>& slots, const AdoptedWorker& worker) {
   for (size_t i = 0; i < slots.size(); ++i) {
     if (worker.udp && worker.udp->cookie == slots[i].udp.cookie) return i;
     if (worker.tcp && worker.tcp->cookie == slots[i].tcp.cookie) return i;
@@ -27,7 +27,7 @@ std::optional<size_t> SlotOf(const std::vector<AdoptedSlot>& slots, const Adopte
   return std::nullopt;
 }
 
-std::optional<size_t> EmptySlotFor(const std::vector<AdoptedSlot>& slots, const AdoptedWorker& worker) {
+std::optional<size_t> EmptySlotFor(const std::vector<Slot>& slots, const AdoptedWorker& worker) {
   std::optional<size_t> chosen;
   for (size_t i = 0; i < slots.size(); ++i) {
     if (!slots[i].empty()) continue;
@@ -44,7 +44,7 @@ std::string Without(const Process& process, const std::string& why) {
 
 }  // namespace
 
-Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<AdoptedWorker>& found) {
+Placement Place(const std::vector<Slot>& slots, const std::vector<AdoptedWorker>& found) {
   Placement placement{.slots = slots};
   std::vector<const AdoptedWorker*> unassigned;
   const auto fill = [&](size_t slot, Transport transport, const std::optional<AdoptedSocket>& socket) {
@@ -54,7 +54,7 @@ Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<Adopted
     placement.fills.push_back({.slot = static_cast<int>(slot), .transport = transport, .socket = *socket});
   };
   const auto settle = [&](size_t number, const AdoptedWorker& worker) {
-    AdoptedSlot& slot = placement.slots[number];
+    Slot& slot = placement.slots[number];
     fill(number, Transport::kUdp, worker.udp);
     fill(number, Transport::kTcp, worker.tcp);
     if (slot.worker.pid != worker.process.pid || slot.worker.start_ticks != worker.process.start_ticks) {
@@ -86,7 +86,7 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
                                                                   const AdoptedWorkers& workers) {
   if (const absl::Status status = RefuseOthers(workers); !status.ok()) return status;
   auto adopted = std::unique_ptr<AdoptedSlots>(new AdoptedSlots(group, search));
-  Placement placement = Place(std::vector<AdoptedSlot>(workers.workers.size()), workers.workers);
+  Placement placement = Place(std::vector<Slot>(workers.workers.size()), workers.workers);
   // All sockets before the programs: an attached program rejects packets for sockets that are not inserted yet.
   std::map<Transport, net::UniqueFd> any;
   for (const Placement::Fill& fill : placement.fills) {
@@ -113,7 +113,7 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
 
 absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Resume(KernelGroup* group, const SocketSearch& search,
                                                                    const AdoptedWorkers& workers,
-                                                                   std::vector<AdoptedSlot> slots, Filters filters) {
+                                                                   std::vector<Slot> slots, Filters filters) {
   if (const absl::Status status = RefuseOthers(workers); !status.ok()) return status;
   auto adopted = std::unique_ptr<AdoptedSlots>(new AdoptedSlots(group, search));
   adopted->slots_ = std::move(slots);
@@ -140,36 +140,38 @@ absl::Status AdoptedSlots::Attach(Transport transport, int socket) {
   return group_->Attach(transport, socket);
 }
 
-// When a daemon's last socket has closed, its next bind makes a reuseport group without a program, and the daemon may
-// attach a filter of its own. Attaches again in both cases. A foreign program stays, and is returned as a problem.
-std::string AdoptedSlots::AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines) {
-  const auto program = group_->ProgramOf(socket);
-  if (!program.ok()) return std::string(program.status().message());
-  if (*program == group_->OwnProgram(transport)) return "";
-  if (*program != 0 && *program != HR_STEER_CLASSIC_PROGRAM) {
-    return absl::StrCat("takeover: the program ", *program, " chooses among the ", NameOf(transport),
-                        " sockets, in place of this group's ", group_->OwnProgram(transport),
-                        ", so sources meet any worker");
+// For a moment: all sockets of a transport are in one reuseport group. -1: they have closed.
+net::UniqueFd AdoptedSlots::AnySocket(Transport transport) const {
+  for (const Slot& slot : slots_) {
+    if (auto socket = OpenSocket(slot.socket(transport)); socket.ok()) return *std::move(socket);
   }
-  if (*program == 0) filters_.erase(transport);  // it went with the former group
-  if (const absl::Status status = Attach(transport, socket); !status.ok()) return std::string(status.message());
-  lines.push_back(absl::StrCat("the ", NameOf(transport), " sockets had ",
-                               *program == 0 ? "no program" : "a classic filter", ": attached again"));
-  return "";
+  return {};
 }
 
+// When a daemon's last socket has closed, its next bind makes a reuseport group without a program, and the daemon may
+// attach a filter of its own. Attaches again in both cases. A foreign program stays, and is a problem.
 void AdoptedSlots::CheckPrograms(std::vector<std::string>& lines) {
   takeovers_.clear();
-  std::vector<Process> holders;
-  for (const AdoptedSlot& slot : slots_) holders.push_back(slot.worker);
   for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
-    const bool has_any = std::any_of(slots_.begin(), slots_.end(),
-                                     [&](AdoptedSlot& slot) { return slot.socket(transport).cookie != 0; });
-    if (!has_any) continue;
-    const auto socket = AnySocket(search_, transport, holders);
-    if (!socket.ok()) continue;  // it has closed
-    if (std::string wrong = AttachWhereNeeded(transport, socket->get(), lines); !wrong.empty())
-      takeovers_.push_back(std::move(wrong));
+    const net::UniqueFd socket = AnySocket(transport);
+    if (!socket.valid()) continue;
+    const auto program = group_->ProgramOf(socket.get());
+    absl::Status status = program.status();
+    if (program.ok() && *program == group_->OwnProgram(transport)) continue;
+    if (program.ok() && *program != 0 && *program != HR_STEER_CLASSIC_PROGRAM) {
+      takeovers_.push_back(absl::StrCat("takeover: the program ", *program, " chooses among the ", NameOf(transport),
+                                        " sockets, in place of this group's ", group_->OwnProgram(transport),
+                                        ", so sources meet any worker"));
+      continue;
+    }
+    if (program.ok() && *program == 0) filters_.erase(transport);  // it went with the former group
+    status.Update(status.ok() ? Attach(transport, socket.get()) : status);
+    if (!status.ok()) {
+      takeovers_.emplace_back(status.message());
+    } else {
+      lines.push_back(absl::StrCat("the ", NameOf(transport), " sockets had ",
+                                   *program == 0 ? "no program" : "a classic filter", ": attached again"));
+    }
   }
 }
 
@@ -190,7 +192,7 @@ absl::Status AdoptedSlots::Resize(size_t slots, std::vector<std::string>& lines)
   const auto found = Find(true, lines);
   if (!found.ok()) return found.status();
   const size_t former = slots_.size();
-  std::vector<AdoptedSlot> wanted = slots_;
+  std::vector<Slot> wanted = slots_;
   wanted.resize(slots);
   Placement placement = Place(wanted, found->workers);
   for (size_t i = former; i < slots; ++i) {
@@ -216,28 +218,13 @@ void AdoptedSlots::Shrink(size_t slots) {
 }
 
 absl::Status AdoptedSlots::Reattach(Transport transport) {
-  std::vector<Process> holders;
-  for (const AdoptedSlot& slot : slots_) holders.push_back(slot.worker);
-  const auto socket = AnySocket(search_, transport, holders);
-  if (!socket.ok()) return socket.status();
+  const net::UniqueFd socket = AnySocket(transport);
+  if (!socket.valid()) return absl::NotFoundError(absl::StrCat("the daemon has no ", NameOf(transport), " socket now"));
   next_check_ = absl::InfinitePast();
-  return group_->Attach(transport, socket->get());
-}
-
-absl::StatusOr<net::UniqueFd> AdoptedSlots::Open(size_t slot, Transport transport) const {
-  const AdoptedSocket& socket = slots_[slot].socket(transport);
-  if (socket.cookie == 0)
-    return absl::NotFoundError(absl::StrCat("slot ", slot, " has no ", NameOf(transport), " socket"));
-  return OpenSocket(socket);
+  return group_->Attach(transport, socket.get());
 }
 
 void AdoptedSlots::GiveBack() { steer::GiveBack(group_, search_, filters_); }
-
-absl::Status AdoptedSlots::Insert(const Placement::Fill& fill) {
-  const auto socket = OpenSocket(fill.socket);
-  if (!socket.ok()) return socket.status();
-  return group_->Insert(fill.transport, fill.slot, socket->get());
-}
 
 void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines) {
   for (size_t i = 0; i < slots_.size(); ++i) {
@@ -254,14 +241,16 @@ void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::str
 void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   if (!placement.fills.empty()) next_check_ = absl::InfinitePast();
   for (const Placement::Fill& fill : placement.fills) {
-    const absl::Status status = Insert(fill);
+    const auto socket = OpenSocket(fill.socket);
+    const absl::Status status =
+        socket.ok() ? group_->Insert(fill.transport, fill.slot, socket->get()) : socket.status();
     if (status.ok()) continue;
     placement.slots[static_cast<size_t>(fill.slot)].socket(fill.transport) = {};
     cookies_.clear();  // search again: one of the two sockets is closing
     if (!absl::IsNotFound(status) && !absl::IsAlreadyExists(status)) problems_.push_back(std::string(status.message()));
   }
   for (size_t i = 0; i < slots_.size(); ++i) {
-    const AdoptedSlot& now = placement.slots[i];
+    const Slot& now = placement.slots[i];
     if (now.empty() || (now.restarts == slots_[i].restarts && now.worker.pid == slots_[i].worker.pid &&
                         now.udp.cookie == slots_[i].udp.cookie && now.tcp.cookie == slots_[i].tcp.cookie))
       continue;
@@ -276,8 +265,7 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
 
 // The daemon's workers: processes that run a command of its workers so far, and their children. An interpreter's path
 // says nothing, and one daemon's workers may differ in their arguments: what was started otherwise gets a slot by
-// `resize`
-// (`any_command`), or when no other process has the port.
+// `resize` (`any_command`), or when no other process has the port.
 absl::StatusOr<AdoptedWorkers> AdoptedSlots::Find(bool any_command, std::vector<std::string>& lines) {
   const auto holders = HoldersOf(search_);
   if (!holders.ok()) return holders.status();
@@ -313,8 +301,8 @@ absl::Status AdoptedSlots::Follow(absl::Time now, std::vector<std::string>& line
   const auto found = Find(false, lines);
   if (!found.ok()) return found.status();
   problems_.clear();
-  const auto in_use = static_cast<size_t>(
-      std::count_if(slots_.begin(), slots_.end(), [](const AdoptedSlot& each) { return !each.empty(); }));
+  const auto in_use =
+      static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& each) { return !each.empty(); }));
   for (const Process& process : found->others) {
     problems_.push_back(absl::StrCat(Without(process, "because its command is none of the daemon's workers'"),
                                      ". If it is one of them, `hedgerow steer resize ",
@@ -333,28 +321,20 @@ std::vector<std::string> AdoptedSlots::Poll(absl::Time now) {
   if (!cookies.ok()) return {std::string(cookies.status().message())};
   Close(*cookies, lines);
   // Its sockets may be another process's now.
-  const bool ended = std::any_of(slots_.begin(), slots_.end(),
-                                 [](const AdoptedSlot& slot) { return !slot.empty() && !Runs(slot.worker); });
-  LookWhereNeeded(*cookies, ended, now, lines);
+  const bool ended =
+      std::any_of(slots_.begin(), slots_.end(), [](const Slot& slot) { return !slot.empty() && !Runs(slot.worker); });
+  if (*cookies != cookies_ || ended || (!certain_ && now >= next_look_)) {
+    cookies_ = *cookies;
+    const absl::Status followed = Follow(now, lines);
+    failing_since_ = followed.ok() ? absl::InfiniteFuture() : std::min(failing_since_, now);
+    if (!followed.ok()) cookies_.clear();  // search again at the next poll
+    if (now - failing_since_ >= kPatience) problems_ = {std::string(followed.message())};
+  }
   if (now >= next_check_) {
     next_check_ = now + kCheck;
     CheckPrograms(lines);
   }
   return lines;
-}
-
-void AdoptedSlots::LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now,
-                                   std::vector<std::string>& lines) {
-  if (cookies == cookies_ && !ended && (certain_ || now < next_look_)) return;
-  cookies_ = cookies;
-  const absl::Status status = Follow(now, lines);
-  if (status.ok()) {
-    failing_since_ = absl::InfiniteFuture();
-    return;
-  }
-  cookies_.clear();  // search again at the next poll
-  failing_since_ = std::min(failing_since_, now);
-  if (now - failing_since_ >= kPatience) problems_ = {std::string(status.message())};
 }
 
 }  // namespace hedgerow::steer

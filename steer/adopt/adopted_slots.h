@@ -19,31 +19,19 @@
 
 namespace hedgerow::steer {
 
-struct AdoptedSlot : Share {
-  Process worker{};     // the last one; pid 0: there was none
-  AdoptedSocket udp{};  // cookie 0: the slot has no socket
-  AdoptedSocket tcp{};
-  uint32_t restarts = 0;  // how often another worker took the slot
-  int64_t since_ns = 0;   // in its state; down_since_ns 0: it serves
-
-  const AdoptedSocket& socket(Transport transport) const { return transport == Transport::kUdp ? udp : tcp; }
-  AdoptedSocket& socket(Transport transport) { return transport == Transport::kUdp ? udp : tcp; }
-  bool empty() const { return udp.cookie == 0 && tcp.cookie == 0; }
-};
-
 struct Placement {
   struct Fill {
     int slot = 0;
     Transport transport = Transport::kUdp;
     AdoptedSocket socket{};
   };
-  std::vector<AdoptedSlot> slots{};
+  std::vector<Slot> slots{};
   std::vector<Fill> fills{};       // sockets that have to be inserted; `slots` has them already
   std::vector<Process> waiting{};  // workers for whose sockets no slot is free
 };
 // A socket stays in its slot. A new one goes to the slot of its worker's other socket, else to an empty slot, the
 // former one of the same process first. Pure.
-Placement Place(const std::vector<AdoptedSlot>& slots, const std::vector<AdoptedWorker>& found);
+Placement Place(const std::vector<Slot>& slots, const std::vector<AdoptedWorker>& found);
 
 // One owner's thread.
 class AdoptedSlots {
@@ -56,8 +44,8 @@ class AdoptedSlots {
 
   // Continues the group of a dead supervisor: `slots` are from its record, and their sockets are inserted already.
   static absl::StatusOr<std::unique_ptr<AdoptedSlots>> Resume(KernelGroup* group, const SocketSearch& search,
-                                                              const AdoptedWorkers& workers,
-                                                              std::vector<AdoptedSlot> slots, Filters filters = {});
+                                                              const AdoptedWorkers& workers, std::vector<Slot> slots,
+                                                              Filters filters = {});
 
   // Finds closed and new sockets; call it several times a second. Returns a line for each change.
   std::vector<std::string> Poll(absl::Time now);
@@ -68,13 +56,11 @@ class AdoptedSlots {
   void Shrink(size_t slots);
   // Puts the group's program in the place of another one.
   absl::Status Reattach(Transport transport);
-  // The slot's socket for a moment. NotFound: it has none.
-  absl::StatusOr<net::UniqueFd> Open(size_t slot, Transport transport) const;
   // The daemon's sockets are spread by the kernel again, as if nothing had been attached.
   void GiveBack();
 
-  std::vector<AdoptedSlot>& slots() { return slots_; }
-  const std::vector<AdoptedSlot>& slots() const { return slots_; }
+  std::vector<Slot>& slots() { return slots_; }
+  const std::vector<Slot>& slots() const { return slots_; }
   // Those that the group's programs have replaced.
   const Filters& filters() const { return filters_; }
   // Present problems, one sentence each: a process with sockets of the group and without a slot, a foreign program.
@@ -84,12 +70,10 @@ class AdoptedSlots {
   AdoptedSlots(KernelGroup* group, const SocketSearch& search) : group_(group), search_(search) {}
 
   void Know(const AdoptedWorkers& workers);
-  absl::Status Insert(const Placement::Fill& fill);
   absl::Status Attach(Transport transport, int socket);
-  std::string AttachWhereNeeded(Transport transport, int socket, std::vector<std::string>& lines);
+  net::UniqueFd AnySocket(Transport transport) const;
   void CheckPrograms(std::vector<std::string>& lines);
   void Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines);
-  void LookWhereNeeded(const std::set<uint64_t>& cookies, bool ended, absl::Time now, std::vector<std::string>& lines);
   absl::StatusOr<AdoptedWorkers> Find(bool any_command, std::vector<std::string>& lines);
   absl::Status Follow(absl::Time now, std::vector<std::string>& lines);
   void Take(Placement placement, std::vector<std::string>& lines);
@@ -97,7 +81,7 @@ class AdoptedSlots {
   KernelGroup* group_;
   SocketSearch search_;
   std::set<std::string> commands_{};  // whose processes belong to the daemon
-  std::vector<AdoptedSlot> slots_{};
+  std::vector<Slot> slots_{};
   Filters filters_{};
   std::set<uint64_t> cookies_{};  // at the last search; empty: search again
   bool certain_ = true;           // the last search has found each socket's worker

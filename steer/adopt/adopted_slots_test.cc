@@ -92,22 +92,22 @@ AdoptedWorker Worker(pid_t pid, uint64_t udp, uint64_t tcp, bool certain = true)
   return worker;
 }
 
-std::vector<std::string> Text(const std::vector<AdoptedSlot>& slots) {
+std::vector<std::string> Text(const std::vector<Slot>& slots) {
   std::vector<std::string> lines;
-  for (const AdoptedSlot& slot : slots)
+  for (const Slot& slot : slots)
     lines.push_back(absl::StrCat(slot.worker.pid, ": ", slot.udp.cookie, " ", slot.tcp.cookie));
   return lines;
 }
 
 TEST(Place, FillsEmptySlotsInOrder) {
-  const Placement placement = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
+  const Placement placement = Place(std::vector<Slot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
   EXPECT_THAT(Text(placement.slots), ElementsAre("10: 1 2", "11: 3 4"));
   EXPECT_EQ(placement.fills.size(), 4u);
   EXPECT_EQ(placement.slots[0].restarts, 0u);
 }
 
 TEST(Place, KeepsASocketInItsSlotWhenItsReaderChanges) {
-  const Placement before = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
+  const Placement before = Place(std::vector<Slot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
   const Placement after = Place(before.slots, {Worker(20, 3, 4), Worker(21, 1, 2)});
   EXPECT_THAT(Text(after.slots), ElementsAre("21: 1 2", "20: 3 4"));
   EXPECT_TRUE(after.fills.empty());
@@ -115,7 +115,7 @@ TEST(Place, KeepsASocketInItsSlotWhenItsReaderChanges) {
 }
 
 TEST(Place, GivesAWorkerWithNewSocketsTheSlotThatBecameEmpty) {
-  Placement placement = Place(std::vector<AdoptedSlot>(3), {Worker(10, 1, 2), Worker(11, 3, 4), Worker(12, 5, 6)});
+  Placement placement = Place(std::vector<Slot>(3), {Worker(10, 1, 2), Worker(11, 3, 4), Worker(12, 5, 6)});
   placement.slots[1].udp = placement.slots[1].tcp = {};
   const Placement after = Place(placement.slots, {Worker(10, 1, 2), Worker(12, 5, 6), Worker(13, 7, 8)});
   EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2", "13: 7 8", "12: 5 6"));
@@ -124,14 +124,14 @@ TEST(Place, GivesAWorkerWithNewSocketsTheSlotThatBecameEmpty) {
 }
 
 TEST(Place, GivesAProcessItsFormerSlot) {
-  Placement placement = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
-  for (AdoptedSlot& slot : placement.slots) slot.udp = slot.tcp = {};
+  Placement placement = Place(std::vector<Slot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
+  for (Slot& slot : placement.slots) slot.udp = slot.tcp = {};
   EXPECT_THAT(Text(Place(placement.slots, {Worker(11, 5, 6), Worker(12, 7, 8)}).slots),
               ElementsAre("12: 7 8", "11: 5 6"));
 }
 
 TEST(Place, PutsANewSocketBesideTheOtherOneOfItsWorker) {
-  Placement placement = Place(std::vector<AdoptedSlot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
+  Placement placement = Place(std::vector<Slot>(2), {Worker(10, 1, 2), Worker(11, 3, 4)});
   placement.slots[1].tcp = {};
   const Placement after = Place(placement.slots, {Worker(10, 1, 2), Worker(11, 3, 9)});
   EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2", "11: 3 9"));
@@ -139,7 +139,7 @@ TEST(Place, PutsANewSocketBesideTheOtherOneOfItsWorker) {
 }
 
 TEST(Place, LetsAWorkerWaitWhileNoSlotIsFree) {
-  const Placement before = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2)});
+  const Placement before = Place(std::vector<Slot>(1), {Worker(10, 1, 2)});
   const Placement after = Place(before.slots, {Worker(10, 1, 2), Worker(11, 3, 4)});
   EXPECT_THAT(Text(after.slots), ElementsAre("10: 1 2"));
   ASSERT_EQ(after.waiting.size(), 1u);
@@ -147,7 +147,7 @@ TEST(Place, LetsAWorkerWaitWhileNoSlotIsFree) {
 }
 
 TEST(Place, AWorkerThatIsNotCertainDoesNotReplaceOneThatRuns) {
-  Placement placement = Place(std::vector<AdoptedSlot>(1), {Worker(10, 1, 2)});
+  Placement placement = Place(std::vector<Slot>(1), {Worker(10, 1, 2)});
   placement.slots[0].worker = Identify(getpid());
   EXPECT_EQ(Place(placement.slots, {Worker(5, 1, 2, false)}).slots[0].worker.pid, getpid());
   ++placement.slots[0].worker.start_ticks;  // it has ended
@@ -403,7 +403,7 @@ TEST_F(AdoptedSlotsTest, ANewSupervisorGoesOnWithTheSlotsAsTheyWere) {
   InNamespace([&] {
     std::optional<Child> first(HoldBoth);
     const Child second(HoldBoth);
-    std::vector<AdoptedSlot> slots;
+    std::vector<Slot> slots;
     {
       const auto former = Adopt(Search({first->pid(), second.pid()}));
       slots = former->slots();

@@ -10,13 +10,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <map>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "steer/sock_diag.h"
-#include "steer/socket_state.h"
+#include "steer/sockets.h"
 
 namespace hedgerow::steer {
 namespace {
@@ -25,11 +26,6 @@ std::string Device(uint32_t ifindex) {
   char name[IF_NAMESIZE];
   if (ifindex == 0) return "no device";
   return if_indextoname(ifindex, name) != nullptr ? absl::StrCat("device ", name) : absl::StrCat("device ", ifindex);
-}
-
-// Unconnected UDP sockets and listening TCP sockets of the port, at any address.
-absl::StatusOr<std::vector<InetSocket>> Candidates(Transport transport, uint16_t port) {
-  return ListSockets(transport, port, 1u << (transport == Transport::kUdp ? TCP_CLOSE : TCP_LISTEN));
 }
 
 struct Holder {
@@ -51,16 +47,17 @@ struct Candidate {
 
 struct Scan {
   std::vector<Process> processes{};  // all
-  std::vector<Process> family{};     // the named ones and their descendants
   std::vector<Candidate> candidates{};
-  std::map<pid_t, HeldSockets> held{};  // of the family
+  std::map<pid_t, HeldSockets> held{};  // of the named ones and their descendants
 };
 
+// Unconnected UDP sockets and listening TCP sockets of the port, at any address.
 absl::StatusOr<std::vector<Candidate>> ListCandidates(const SocketSearch& search) {
   std::vector<Candidate> candidates;
   for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
     if (!search.transports.empty() && !search.transports.contains(transport)) continue;
-    const auto sockets = Candidates(transport, search.listen.port);
+    const auto sockets =
+        ListSockets(transport, search.listen.port, 1u << (transport == Transport::kUdp ? TCP_CLOSE : TCP_LISTEN));
     if (!sockets.ok()) return sockets.status();
     for (const InetSocket& socket : *sockets) {
       if (socket.inode == 0) continue;  // closing
@@ -71,19 +68,17 @@ absl::StatusOr<std::vector<Candidate>> ListCandidates(const SocketSearch& search
   return candidates;
 }
 
-std::set<uint32_t> Inodes(const std::vector<Candidate>& candidates) {
+// `matching`: only of those at the wanted address.
+std::set<uint32_t> Inodes(const std::vector<Candidate>& candidates, bool matching) {
   std::set<uint32_t> inodes;
-  for (const Candidate& candidate : candidates) inodes.insert(candidate.socket.inode);
+  for (const Candidate& candidate : candidates) {
+    if (candidate.matches || !matching) inodes.insert(candidate.socket.inode);
+  }
   return inodes;
 }
 
-// Of those at the wanted address.
-std::set<uint32_t> MatchingInodes(const std::vector<Candidate>& candidates) {
-  std::set<uint32_t> inodes;
-  for (const Candidate& candidate : candidates) {
-    if (candidate.matches) inodes.insert(candidate.socket.inode);
-  }
-  return inodes;
+bool Contains(const std::vector<Process>& processes, pid_t pid) {
+  return std::any_of(processes.begin(), processes.end(), [pid](const Process& each) { return each.pid == pid; });
 }
 
 absl::StatusOr<Scan> Look(const SocketSearch& search) {
@@ -95,14 +90,10 @@ absl::StatusOr<Scan> Look(const SocketSearch& search) {
   if (!processes.ok()) return processes.status();
   scan.processes = *std::move(processes);
   for (const pid_t pid : search.pids) {
-    if (std::none_of(scan.processes.begin(), scan.processes.end(),
-                     [&](const Process& each) { return each.pid == pid; })) {
-      return absl::NotFoundError(absl::StrCat("there is no process ", pid));
-    }
+    if (!Contains(scan.processes, pid)) return absl::NotFoundError(absl::StrCat("there is no process ", pid));
   }
-  scan.family = WithDescendants(scan.processes, search.pids);
-  const std::set<uint32_t> inodes = Inodes(scan.candidates);
-  for (const Process& process : scan.family) {
+  const std::set<uint32_t> inodes = Inodes(scan.candidates, false);
+  for (const Process& process : WithDescendants(scan.processes, search.pids)) {
     auto held = SocketsOf(process, inodes);
     if (absl::IsNotFound(held.status())) continue;
     if (!held.ok()) return held.status();
@@ -131,13 +122,6 @@ std::string Wanted(const SocketSearch& search) {
   return *search.transports.begin() == Transport::kUdp ? "UDP socket" : "listening TCP socket";
 }
 
-// `pidof` names helpers beside the processes that started them.
-bool DescendsFromOthers(const Scan& scan, std::vector<pid_t> named, pid_t pid) {
-  std::erase(named, pid);
-  const std::vector<Process> others = WithDescendants(scan.processes, named);
-  return std::any_of(others.begin(), others.end(), [&](const Process& each) { return each.pid == pid; });
-}
-
 // Each named process, or one that descends from it, holds a socket of the address and port.
 absl::Status CheckNamed(const SocketSearch& search, const Scan& scan) {
   for (const pid_t pid : search.pids) {
@@ -145,18 +129,19 @@ absl::Status CheckNamed(const SocketSearch& search, const Scan& scan) {
     bool found = false;
     const std::vector<Process> family = WithDescendants(scan.processes, {pid});
     for (const Candidate& candidate : scan.candidates) {
-      for (const Holder& holder : candidate.holders) {
-        if (std::none_of(family.begin(), family.end(),
-                         [&](const Process& each) { return each.pid == holder.process.pid; }))
-          continue;
-        found |= candidate.matches;
-        if (!candidate.matches) {
-          elsewhere.insert(absl::StrCat(NameOf(candidate.transport), " ",
-                                        Listen{candidate.socket.local, search.listen.port}.ToString()));
-        }
+      if (std::none_of(candidate.holders.begin(), candidate.holders.end(),
+                       [&](const Holder& each) { return Contains(family, each.process.pid); }))
+        continue;
+      found |= candidate.matches;
+      if (!candidate.matches) {
+        elsewhere.insert(absl::StrCat(NameOf(candidate.transport), " ",
+                                      Listen{candidate.socket.local, search.listen.port}.ToString()));
       }
     }
-    if (found || family.empty() || DescendsFromOthers(scan, search.pids, pid)) continue;
+    // `pidof` names helpers beside the processes that started them.
+    std::vector<pid_t> others = search.pids;
+    std::erase(others, pid);
+    if (found || family.empty() || Contains(WithDescendants(scan.processes, others), pid)) continue;
     const std::string what = absl::StrCat("process ", ToString(family.front()), " has no ", Wanted(search), " of ",
                                           search.listen.ToString());
     if (IsInOtherNamespace(pid)) {
@@ -175,13 +160,8 @@ absl::Status CheckOptions(const Candidate& candidate, const SocketSearch& search
   const Holder& holder = candidate.holders.front();
   const auto socket = DescriptorOf(holder.process.pid, holder.descriptor);
   if (!socket.ok()) return socket.status();
-  int on = 0, protocol = 0;
-  socklen_t bytes = sizeof(on);
-  if (getsockopt(socket->get(), SOL_SOCKET, SO_REUSEPORT, &on, &bytes) != 0 ||
-      getsockopt(socket->get(), SOL_SOCKET, SO_PROTOCOL, &protocol, &bytes) != 0) {
-    return absl::ErrnoToStatus(errno, "read a socket's options");
-  }
-  if (protocol == IPPROTO_MPTCP) {
+  const int on = OptionOf<int>(socket->get(), SOL_SOCKET, SO_REUSEPORT);
+  if (OptionOf<int>(socket->get(), SOL_SOCKET, SO_PROTOCOL) == IPPROTO_MPTCP) {
     return absl::FailedPreconditionError(absl::StrCat(
         "process ", ToString(holder.process), " listens by MPTCP on ", search.listen.ToString(),
         ", and the kernel chooses by a program among plain TCP sockets only. Switch MPTCP off in the daemon (Go: "
@@ -226,12 +206,6 @@ void NameWorkers(std::vector<Candidate>& sockets) {
   }
 }
 
-AdoptedSocket SocketFrom(const Candidate& candidate) {
-  return {.cookie = candidate.socket.cookie,
-          .holder = candidate.worker.process.pid,
-          .descriptor = candidate.worker.descriptor};
-}
-
 bool PolledTogether(const HeldSockets& held, const Candidate& a, const Candidate& b) {
   return std::any_of(held.polled.begin(), held.polled.end(),
                      [&](const auto& set) { return set.contains(a.socket.inode) && set.contains(b.socket.inode); });
@@ -242,13 +216,15 @@ std::string Descriptors(const std::vector<const Candidate*>& sockets) {
                        [](std::string* out, const Candidate* each) { absl::StrAppend(out, each->descriptor()); });
 }
 
+using BothTransports = std::array<std::vector<const Candidate*>, 2>;
+
 // One process's sockets: the threads of some daemons have one pair each.
-absl::StatusOr<std::vector<AdoptedWorker>> Pair(const SocketSearch& search, const HeldSockets& held,
-                                                std::vector<const Candidate*> udp, std::vector<const Candidate*> tcp,
-                                                bool both) {
-  const auto by_descriptor = [](auto* a, auto* b) { return a->descriptor() < b->descriptor(); };
-  std::sort(udp.begin(), udp.end(), by_descriptor);
-  std::sort(tcp.begin(), tcp.end(), by_descriptor);
+absl::Status PairUp(const SocketSearch& search, const HeldSockets& held, BothTransports own, bool both,
+                    std::vector<AdoptedWorker>& workers) {
+  for (auto& sockets : own) {
+    std::sort(sockets.begin(), sockets.end(), [](auto* a, auto* b) { return a->descriptor() < b->descriptor(); });
+  }
+  auto &udp = own[0], &tcp = own[1];
   const Process& process = (udp.empty() ? tcp : udp).front()->worker.process;
   const auto refused = [&](const std::string& what, absl::string_view why) {
     return absl::FailedPreconditionError(absl::StrCat("process ", ToString(process), " has ", what, " of ",
@@ -260,70 +236,51 @@ absl::StatusOr<std::vector<AdoptedWorker>> Pair(const SocketSearch& search, cons
         absl::StrCat(udp.size(), " UDP and ", tcp.size(), " listening TCP sockets"),
         "a source would meet one worker on both only if each had one of each. Set the daemon's numbers of UDP and TCP workers alike");
   }
-  std::vector<AdoptedWorker> workers;
   for (size_t i = 0; i < std::max(udp.size(), tcp.size()); ++i) {
-    AdoptedWorker worker{.process = process};
-    if (i < udp.size()) {
-      worker.udp = SocketFrom(*udp[i]);
-      worker.certain &= udp[i]->certain;
-    }
-    if (i < tcp.size()) {
-      if (udp.size() > 1) {
-        const auto partner = std::find_if(tcp.begin() + static_cast<ptrdiff_t>(i), tcp.end(),
-                                          [&](const Candidate* each) { return PolledTogether(held, *udp[i], *each); });
-        if (partner == tcp.end()) {
-          return refused(absl::StrCat("the UDP sockets ", Descriptors(udp), " and the TCP sockets ", Descriptors(tcp)),
-                         "no epoll set shows which of them belong together. Start one process for each worker");
-        }
-        std::iter_swap(tcp.begin() + static_cast<ptrdiff_t>(i), partner);
+    if (udp.size() > 1 && i < tcp.size()) {
+      const auto here = tcp.begin() + static_cast<ptrdiff_t>(i);
+      const auto partner =
+          std::find_if(here, tcp.end(), [&](const Candidate* each) { return PolledTogether(held, *udp[i], *each); });
+      if (partner == tcp.end()) {
+        return refused(absl::StrCat("the UDP sockets ", Descriptors(udp), " and the TCP sockets ", Descriptors(tcp)),
+                       "no epoll set shows which of them belong together. Start one process for each worker");
       }
-      worker.tcp = SocketFrom(*tcp[i]);
-      worker.certain &= tcp[i]->certain;
+      std::iter_swap(here, partner);
+    }
+    AdoptedWorker worker{.process = process};
+    for (const auto& [sockets, socket] : {std::pair(&udp, &worker.udp), {&tcp, &worker.tcp}}) {
+      if (i >= sockets->size()) continue;
+      const Candidate& each = *(*sockets)[i];
+      *socket = AdoptedSocket{each.socket.cookie, each.worker.process.pid, each.worker.descriptor};
+      worker.certain &= each.certain;
     }
     workers.push_back(std::move(worker));
   }
-  return workers;
-}
-
-// Sockets that belong together: those of a slot, else of a process.
-struct Key {
-  std::optional<size_t> slot{};
-  uint64_t start_ticks = 0;
-  pid_t pid = 0;
-  auto operator<=>(const Key&) const = default;
-};
-
-Key KeyOf(const SocketSearch& search, const Candidate& candidate, const std::vector<Candidate>& all) {
-  if (const auto known = search.slots.find(candidate.socket.cookie); known != search.slots.end())
-    return {.slot = known->second};
-  const Process& process = candidate.worker.process;
-  // A worker that made one of its two sockets again: the one place that lacks it is its own.
-  for (const Candidate& other : all) {
-    const auto known = search.slots.find(other.socket.cookie);
-    if (known == search.slots.end() || other.transport == candidate.transport ||
-        other.worker.process.pid != process.pid)
-      continue;
-    if (std::none_of(all.begin(), all.end(), [&](const Candidate& each) {
-          const auto slot = search.slots.find(each.socket.cookie);
-          return each.transport == candidate.transport && slot != search.slots.end() && slot->second == known->second;
-        })) {
-      return {.slot = known->second};
-    }
-  }
-  return {.start_ticks = process.start_ticks, .pid = process.pid};
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, const Scan& scan,
                                                    const std::vector<Candidate>& sockets) {
-  struct Own {
-    std::vector<const Candidate*> udp{}, tcp{};
-  };
-  std::map<Key, Own> of_worker;
+  std::map<size_t, BothTransports> of_slot;
+  std::map<std::pair<uint64_t, pid_t>, BothTransports> of_process;  // by start time and pid
   std::set<Transport> found;
   for (const Candidate& candidate : sockets) {
-    Own& own = of_worker[KeyOf(search, candidate, sockets)];
-    (candidate.transport == Transport::kUdp ? own.udp : own.tcp).push_back(&candidate);
+    const auto slot = search.slots.find(candidate.socket.cookie);
+    if (slot != search.slots.end())
+      of_slot[slot->second][static_cast<size_t>(candidate.transport)].push_back(&candidate);
     found.insert(candidate.transport);
+  }
+  for (const Candidate& candidate : sockets) {
+    if (search.slots.contains(candidate.socket.cookie)) continue;
+    const Process& process = candidate.worker.process;
+    const auto transport = static_cast<size_t>(candidate.transport);
+    // A worker that made one of its two sockets again: the one place that lacks it is its own.
+    const auto own = std::find_if(of_slot.begin(), of_slot.end(), [&](const auto& each) {
+      const auto& others = each.second[1 - transport];
+      return each.second[transport].empty() && !others.empty() && others.front()->worker.process.pid == process.pid;
+    });
+    (own == of_slot.end() ? of_process[{process.start_ticks, process.pid}] : own->second)[transport].push_back(
+        &candidate);
   }
   for (const Transport transport : search.transports) {
     if (!found.contains(transport)) {
@@ -332,14 +289,11 @@ absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, c
     }
   }
   std::vector<AdoptedWorker> workers;
-  for (auto& [key, own] : of_worker) {
-    const auto held = scan.held.find(key.pid);
-    const bool both = found.size() == 2 && !key.slot.has_value();
-    auto pairs = Pair(search, held == scan.held.end() ? HeldSockets() : held->second, std::move(own.udp),
-                      std::move(own.tcp), both);
-    if (!pairs.ok()) return pairs.status();
-    std::move(pairs->begin(), pairs->end(), std::back_inserter(workers));
-  }
+  absl::Status paired;
+  for (const auto& [process, own] : of_process)
+    paired.Update(PairUp(search, scan.held.at(process.second), own, found.size() == 2, workers));
+  for (const auto& [slot, own] : of_slot) paired.Update(PairUp(search, {}, own, false, workers));
+  if (!paired.ok()) return paired;
   if (workers.size() > HR_STEER_SLOTS) {
     return absl::FailedPreconditionError(
         absl::StrCat(workers.size(), " workers: a group has at most ", HR_STEER_SLOTS));
@@ -410,7 +364,7 @@ absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search) {
 absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search) {
   const auto candidates = ListCandidates(search);
   if (!candidates.ok()) return candidates.status();
-  return HoldersOf(MatchingInodes(*candidates));
+  return HoldersOf(Inodes(*candidates, true));
 }
 
 absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search) {
@@ -441,43 +395,29 @@ absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search) {
   return pids;
 }
 
-absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport,
-                                        const std::vector<Process>& holders) {
-  SocketSearch of_transport = search;
-  of_transport.transports = {transport};
-  const auto candidates = ListCandidates(of_transport);
-  if (!candidates.ok()) return candidates.status();
-  const std::set<uint32_t> inodes = MatchingInodes(*candidates);
-  for (const Process& process : holders) {
-    const auto held = SocketsOf(process, inodes);
-    if (!held.ok()) continue;
-    for (const auto& [inode, descriptor] : held->descriptors) {
-      if (auto socket = DescriptorOf(process.pid, descriptor); socket.ok()) return socket;
-    }
-  }
-  return absl::NotFoundError(absl::StrCat("no ", NameOf(transport), " socket of ", search.listen.ToString()));
-}
-
 Filters FiltersOf(const v1::Record& record) {
   return {{Transport::kUdp, {record.udp_filter().begin(), record.udp_filter().end()}},
           {Transport::kTcp, {record.tcp_filter().begin(), record.tcp_filter().end()}}};
 }
 
 void GiveBack(const KernelGroup* group, const SocketSearch& search, Filters filters) {
-  const auto holders = HoldersOf(search);
-  if (!holders.ok()) return;
+  const auto cookies = CookiesOf(search);
+  if (!cookies.ok()) return;
+  std::map<uint64_t, int> numbers;
+  for (const uint64_t cookie : *cookies) numbers.emplace(cookie, static_cast<int>(numbers.size()));
   for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
-    const auto socket = AnySocket(search, transport, *holders);
-    if (!socket.ok()) continue;
-    const auto program = group == nullptr ? absl::StatusOr<uint32_t>(0) : group->ProgramOf(socket->get());
+    const auto sockets = FetchSockets(transport, search.listen, numbers);
+    if (!sockets.ok() || sockets->empty()) continue;
+    const int socket = sockets->begin()->second.get();  // any: all of a transport are in one reuseport group
+    const auto program = group == nullptr ? absl::StatusOr<uint32_t>(0) : group->ProgramOf(socket);
     if (group != nullptr && (!program.ok() || *program != group->OwnProgram(transport))) continue;
     const int none = 0;
     std::vector<uint32_t>& words = filters[transport];
     const sock_fprog filter{.len = static_cast<unsigned short>(words.size() / 2),
                             .filter = reinterpret_cast<sock_filter*>(words.data())};
-    if (!words.empty() && setsockopt(socket->get(), SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof(filter)) == 0)
+    if (!words.empty() && setsockopt(socket, SOL_SOCKET, SO_ATTACH_REUSEPORT_CBPF, &filter, sizeof(filter)) == 0)
       continue;
-    setsockopt(socket->get(), SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &none, sizeof(none));
+    setsockopt(socket, SOL_SOCKET, SO_DETACH_REUSEPORT_BPF, &none, sizeof(none));
   }
 }
 

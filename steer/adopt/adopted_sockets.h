@@ -23,6 +23,7 @@
 #include "steer/kernel_group.h"
 #include "steer/settings.h"
 #include "steer/process.h"
+#include "steer/slot.h"
 
 namespace hedgerow::steer {
 
@@ -31,12 +32,6 @@ struct SocketSearch {
   Listen listen{};                     // as it was bound: 0.0.0.0 and :: are addresses like others
   std::set<Transport> transports{};    // these must be found; empty: those that are there
   std::map<uint64_t, size_t> slots{};  // of the sockets, by their cookies, that have one: they need no pairing
-};
-
-struct AdoptedSocket {
-  uint64_t cookie = 0;  // SO_COOKIE
-  pid_t holder = 0;     // the process that has the descriptor
-  int descriptor = -1;
 };
 
 struct AdoptedWorker {
@@ -71,11 +66,6 @@ absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search);
 // The pids of all that hold these sockets. NotFound: no process does. PermissionDenied: the processes cannot be seen.
 // FailedPrecondition: programs of different paths do, so it is not clear which one is the daemon.
 absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search);
-
-// A descriptor of any of them; all sockets of a transport are in one reuseport group. NotFound: none of `holders` has
-// one.
-absl::StatusOr<net::UniqueFd> AnySocket(const SocketSearch& search, Transport transport,
-                                        const std::vector<Process>& holders);
 
 // A daemon's own classic filters, by transport (KernelGroup::ClassicFilterOf).
 using Filters = std::map<Transport, std::vector<uint32_t>>;

@@ -32,61 +32,29 @@
 #include <utility>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "net/ip_address.h"
+#include "net/socket_address.h"
 #include "net/unique_fd.h"
 #include "steer/process.h"
 #include "steer/settings.h"
 #include "steer/sock_diag.h"
-#include "steer/socket_state.h"
 #include "steer/sockets.h"
 
 namespace hedgerow::steer {
 namespace {
 
-struct Endpoint {
-  int family = 0;
-  net::IpAddress address{};
-  uint16_t port = 0;
-
-  std::string ToString() const {
-    return address.is_v4() && family == AF_INET ? absl::StrCat(address.ToString(), ":", port)
-                                                : absl::StrCat("[", address.ToString(), "]:", port);
-  }
-  bool operator==(const Endpoint&) const = default;
-};
-
 struct GivenSocket {
   net::UniqueFd fd{};
   int type = 0;
-  Endpoint endpoint{};
+  int family = 0;
+  Listen at{};
+
+  std::string ToString() const { return absl::StrCat(type == SOCK_DGRAM ? "UDP " : "TCP ", at.ToString()); }
 };
 
-std::optional<Endpoint> EndpointOf(const sockaddr_storage& address) {
-  Endpoint endpoint{.family = address.ss_family};
-  absl::StatusOr<net::IpAddress> ip = absl::InvalidArgumentError("");
-  if (address.ss_family == AF_INET) {
-    const auto& v4 = reinterpret_cast<const sockaddr_in&>(address);
-    ip = net::IpAddress::FromBytes(std::span(reinterpret_cast<const uint8_t*>(&v4.sin_addr), 4));
-    endpoint.port = ntohs(v4.sin_port);
-  } else if (address.ss_family == AF_INET6) {
-    const auto& v6 = reinterpret_cast<const sockaddr_in6&>(address);
-    ip = net::IpAddress::FromBytes(std::span(reinterpret_cast<const uint8_t*>(&v6.sin6_addr), 16));
-    endpoint.port = ntohs(v6.sin6_port);
-  }
-  if (!ip.ok()) return std::nullopt;
-  endpoint.address = *ip;
-  return endpoint;
-}
-
-int IntOption(int socket, int level, int name) {
-  int value = 0;
-  socklen_t bytes = sizeof(value);
-  return getsockopt(socket, level, name, &value, &bytes) == 0 ? value : -1;
-}
+int IntOption(int socket, int level, int name) { return OptionOf<int>(socket, level, name); }
 
 // The internet sockets of LISTEN_FDS (sd_listen_fds(3)).
 absl::StatusOr<std::vector<GivenSocket>> TakeSockets() {
@@ -98,14 +66,13 @@ absl::StatusOr<std::vector<GivenSocket>> TakeSockets() {
   }
   std::vector<GivenSocket> sockets;
   for (const int number : handed) {
-    GivenSocket socket{.fd = net::UniqueFd(number), .type = IntOption(number, SOL_SOCKET, SO_TYPE)};
-    sockaddr_storage address{};
-    socklen_t bytes = sizeof(address);
-    if (getsockname(number, reinterpret_cast<sockaddr*>(&address), &bytes) != 0) continue;
-    const auto endpoint = EndpointOf(address);
-    if (!endpoint) continue;
-    socket.endpoint = *endpoint;
-    sockets.push_back(std::move(socket));
+    net::UniqueFd fd(number);
+    const auto end = net::OwnEnd(number);
+    if (!end.ok()) continue;
+    sockets.push_back({std::move(fd),
+                       IntOption(number, SOL_SOCKET, SO_TYPE),
+                       IntOption(number, SOL_SOCKET, SO_DOMAIN),
+                       {end->address, end->port}});
   }
   if (sockets.empty())
     return absl::FailedPreconditionError("none of the sockets that were handed over is a UDP or TCP socket");
@@ -113,7 +80,7 @@ absl::StatusOr<std::vector<GivenSocket>> TakeSockets() {
 }
 
 // An option's value; empty where it has none.
-std::string OptionOf(int socket, int level, int name) {
+std::string ValueOf(int socket, int level, int name) {
   std::string value(256, '\0');
   socklen_t bytes = static_cast<socklen_t>(value.size());
   if (getsockopt(socket, level, name, value.data(), &bytes) != 0) return "";
@@ -142,12 +109,12 @@ std::vector<std::string> CopyOptions(int from, int to) {
   for (const auto& [level, last] :
        {std::pair(SOL_SOCKET, 80), {IPPROTO_IP, 52}, {IPPROTO_IPV6, 80}, {IPPROTO_TCP, 37}, {IPPROTO_UDP, 104}}) {
     for (int name = 1; name <= last; ++name) {
-      const std::string wanted = IsItsOwn(level, name) ? "" : OptionOf(from, level, name);
-      if (wanted.empty() || wanted == OptionOf(to, level, name)) continue;
+      const std::string wanted = IsItsOwn(level, name) ? "" : ValueOf(from, level, name);
+      if (wanted.empty() || wanted == ValueOf(to, level, name)) continue;
       // Of another device than the other sockets of the group it would be in none.
       const bool is_device = level == SOL_SOCKET && (name == SO_BINDTODEVICE || name == SO_BINDTOIFINDEX);
       if (!is_device) setsockopt(to, level, name, wanted.data(), static_cast<socklen_t>(wanted.size()));
-      if (wanted != OptionOf(fresh.get(), level, name) && wanted != OptionOf(to, level, name))
+      if (wanted != ValueOf(fresh.get(), level, name) && wanted != ValueOf(to, level, name))
         lost.push_back(absl::StrCat(level, "/", name));
     }
   }
@@ -255,10 +222,7 @@ class Monitor {
   bool RememberKey(const seccomp_notif& call) {
     const auto own = DescriptorOf(ProcessOf(call), static_cast<int>(call.data.args[0]));
     std::string value(std::min<size_t>(call.data.args[4], 512), '\0');
-    const iovec to{.iov_base = value.data(), .iov_len = value.size()};
-    const iovec from{.iov_base = reinterpret_cast<void*>(call.data.args[3]), .iov_len = value.size()};
-    if (!own.ok() || process_vm_readv(static_cast<pid_t>(call.pid), &to, 1, &from, 1, 0) < 0 || !Waits(call))
-      return false;
+    if (!own.ok() || !Read(call, 3, value.data(), value.size()) || !Waits(call)) return false;
     keys_.push_back({CookieOf(own->get()), static_cast<int>(call.data.args[2]), std::move(value)});
     // The oldest ones are of sockets that were bound, or connected, since.
     if (keys_.size() > kKeysMax) keys_.pop_front();
@@ -278,11 +242,9 @@ class Monitor {
     const uint64_t cookie = CookieOf(own->get());
     for (const GivenSocket& given : sockets_) {
       if (CookieOf(given.fd.get()) != cookie) continue;
-      tcp_info info{};
-      socklen_t bytes = sizeof(info);
-      if (getsockopt(own->get(), IPPROTO_TCP, TCP_INFO, &info, &bytes) != 0) return false;
       // Of a listener, tcpi_sacked is the longest queue.
-      return static_cast<int>(call.data.args[1]) <= static_cast<int>(info.tcpi_sacked);
+      const auto most = OptionOf<tcp_info>(own->get(), IPPROTO_TCP, TCP_INFO).tcpi_sacked;
+      return static_cast<int>(call.data.args[1]) <= static_cast<int>(most);
     }
     return false;
   }
@@ -294,51 +256,51 @@ class Monitor {
 
   bool PutInPlace(const seccomp_notif& call) {
     const int descriptor = static_cast<int>(call.data.args[0]);
-    const pid_t thread = static_cast<pid_t>(call.pid);
     sockaddr_storage address{};
-    const size_t bytes = std::min(static_cast<size_t>(call.data.args[2]), sizeof(address));
-    const iovec to{.iov_base = &address, .iov_len = bytes};
-    const iovec from{.iov_base = reinterpret_cast<void*>(call.data.args[1]), .iov_len = bytes};
-    if (process_vm_readv(thread, &to, 1, &from, 1, 0) < 0)
-      return Complain(absl::StrCat("cannot read what process ", thread, " binds", Hint(errno)));
-    const auto wanted = EndpointOf(address);
-    if (!wanted || std::none_of(sockets_.begin(), sockets_.end(),
-                                [&](const auto& each) { return each.endpoint.port == wanted->port; }))
+    if (!Read(call, 1, &address, std::min(static_cast<size_t>(call.data.args[2]), sizeof(address))))
+      return Complain(absl::StrCat("cannot read what process ", call.pid, " binds", Hint(errno)));
+    const auto end = net::EndOf(address);
+    if (!end.ok() ||
+        std::none_of(sockets_.begin(), sockets_.end(), [&](const auto& each) { return each.at.port == end->port; }))
       return false;
+    const Listen wanted{end->address, end->port};
     const pid_t process = ProcessOf(call);
     const auto own = DescriptorOf(process, descriptor);
     if (!Waits(call)) return false;
     if (!own.ok()) return Complain(std::string(own.status().message()));
     const int type = IntOption(own->get(), SOL_SOCKET, SO_TYPE);
     for (const GivenSocket& given : sockets_) {
-      if (given.type != type || (given.endpoint != *wanted && !Covers(given.endpoint, *wanted))) continue;
+      const bool is_it = given.at == wanted && given.family == address.ss_family;
+      // A group of [::] serves IPv4 too.
+      const bool covers_it = given.family == AF_INET6 && address.ss_family == AF_INET && given.at.wildcard() &&
+                             wanted.wildcard() && given.at.port == wanted.port;
+      if (given.type != type || (!is_it && !covers_it)) continue;
       const auto held = SocketsOf({.pid = process}, {InodeOf(given.fd.get())});
       const bool has_it = held.ok() && !held->descriptors.empty();
-      if (given.endpoint != *wanted && !has_it) continue;
-      if (given.endpoint != *wanted) return ServeByOther(own->get(), given);
+      if (!is_it && !has_it) continue;
+      if (!is_it) return ServeByOther(own->get(), given);
       return has_it ? LetBind(own->get(), given) : Put(call, given, own->get(), process, descriptor);
     }
-    return Complain(absl::StrCat("binds ", type == SOCK_DGRAM ? "UDP " : "TCP ", wanted->ToString(),
-                                 ", and the sockets handed over are ", Given(),
+    const auto add = [](std::string* out, const GivenSocket& each) { absl::StrAppend(out, each.ToString()); };
+    return Complain(absl::StrCat("binds ", type == SOCK_DGRAM ? "UDP " : "TCP ", wanted.ToString(),
+                                 ", and the sockets handed over are ", absl::StrJoin(sockets_, ", ", add),
                                  ": the address of --listen and the daemon's must be the same one"));
   }
 
-  // A group of [::] serves IPv4 too.
-  static bool Covers(const Endpoint& given, const Endpoint& wanted) {
-    const auto is_any = [](const Endpoint& each) { return Listen{each.address, 0}.wildcard(); };
-    return given.family == AF_INET6 && wanted.family == AF_INET && is_any(given) && is_any(wanted) &&
-           given.port == wanted.port;
+  // The memory that an argument of the call points to.
+  static bool Read(const seccomp_notif& call, int argument, void* to, size_t bytes) {
+    const iovec local{.iov_base = to, .iov_len = bytes};
+    const iovec remote{.iov_base = reinterpret_cast<void*>(call.data.args[argument]), .iov_len = bytes};
+    return process_vm_readv(static_cast<pid_t>(call.pid), &local, 1, &remote, 1, 0) >= 0;
   }
 
   // The daemon has a socket for each family, and that of the slot has both: the other one gets a port of its own, on
   // loopback.
   bool ServeByOther(int own, const GivenSocket& given) const {
-    sockaddr_in nowhere{};
-    nowhere.sin_family = AF_INET;
-    nowhere.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    if (bind(own, reinterpret_cast<const sockaddr*>(&nowhere), sizeof(nowhere)) != 0) return false;
+    const net::SocketAddress nowhere(*net::IpAddress::Parse("127.0.0.1"), 0);
+    if (bind(own, nowhere.get(), nowhere.bytes) != 0) return false;
     Complain(
-        absl::StrCat("0.0.0.0:", given.endpoint.port, " is served by its socket of ", given.endpoint.ToString(),
+        absl::StrCat("0.0.0.0:", given.at.port, " is served by its socket of ", given.at.ToString(),
                      ", which is no IPV6_V6ONLY one and has IPv4 clients as ::ffff:ADDRESS: see its access lists"));
     return true;
   }
@@ -352,7 +314,7 @@ class Monitor {
     if (given.type == SOCK_DGRAM && IntOption(own, SOL_SOCKET, SO_REUSEADDR) > 0)
       setsockopt(own, SOL_SOCKET, SO_REUSEPORT, &on, sizeof(on));
     if (OwnerOf(own) == OwnerOf(given.fd.get())) return false;
-    return Complain(absl::StrCat("binds a second socket to ", given.endpoint.ToString(), " as user ", OwnerOf(own),
+    return Complain(absl::StrCat("binds a second socket to ", given.at.ToString(), " as user ", OwnerOf(own),
                                  ", which the kernel refuses beside those of user ", OwnerOf(given.fd.get()),
                                  ": let `hedgerow steer run --user` change the user, not the daemon"));
   }
@@ -368,9 +330,9 @@ class Monitor {
       keys += done;
     }
     if (keys > 0)
-      Complain(absl::StrCat("the keys of ", keys, " peers (TCP_MD5SIG) are those of ", given.endpoint.ToString()));
+      Complain(absl::StrCat("the keys of ", keys, " peers (TCP_MD5SIG) are those of ", given.at.ToString()));
     if (!lost.empty()) {
-      Complain(absl::StrCat("socket options (level/number) of ", given.endpoint.ToString(),
+      Complain(absl::StrCat("socket options (level/number) of ", given.at.ToString(),
                             " that are not taken over: ", absl::StrJoin(lost, ", ")));
     }
     const std::vector<Registration> polled = RegistrationsOf(process, descriptor, InodeOf(own));
@@ -388,15 +350,6 @@ class Monitor {
     }
     return errno == ENOENT || Complain(absl::StrCat("the socket could not be put in place: ",
                                                     std::strerror(errno)));  // ENOENT: the caller is gone
-  }
-
-  std::string Given() const {
-    std::string text;
-    for (const GivenSocket& given : sockets_) {
-      absl::StrAppend(&text, text.empty() ? "" : ", ", given.type == SOCK_DGRAM ? "UDP " : "TCP ",
-                      given.endpoint.ToString());
-    }
-    return text;
   }
 
   static std::string Hint(int error) {
@@ -464,20 +417,15 @@ absl::StatusOr<net::UniqueFd> InstallFilter() {
   return absl::ErrnoToStatus(errno, "install a seccomp filter with a listener");
 }
 
-// What the daemon tells its monitor: where the listener is.
-struct Handover {
-  pid_t pid = 0;
-  int listener = -1;
-};
-
-[[noreturn]] void BecomeMonitor(std::vector<GivenSocket> sockets, net::UniqueFd channel, const std::string& program) {
+[[noreturn]] void BecomeMonitor(std::vector<GivenSocket> sockets, pid_t daemon, net::UniqueFd channel,
+                                const std::string& program) {
   // Signals to the terminal's group are for the daemon; the monitor ends when the daemon has.
   for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGPIPE}) signal(number, SIG_IGN);
   const pid_t pid = getpid();
   if (send(channel.get(), &pid, sizeof(pid), MSG_NOSIGNAL) != sizeof(pid)) _exit(1);
-  Handover from;
-  if (recv(channel.get(), &from, sizeof(from), 0) != sizeof(from)) _exit(1);
-  auto notifications = DescriptorOf(from.pid, from.listener);
+  int listener = -1;
+  if (recv(channel.get(), &listener, sizeof(listener), 0) != sizeof(listener)) _exit(1);
+  auto notifications = DescriptorOf(daemon, listener);
   const std::string error(notifications.status().message());
   if (send(channel.get(), error.c_str(), error.size() + 1, MSG_NOSIGNAL) < 0 || !notifications.ok()) _exit(1);
   channel.Reset();
@@ -496,11 +444,11 @@ absl::Status RunWithSockets(const std::vector<std::string>& command) {
     return absl::ErrnoToStatus(errno, "make a socket pair");
   net::UniqueFd own(ends[0]), other(ends[1]);
   // Twice, so that the daemon has no child that it did not start.
-  const pid_t child = fork();
+  const pid_t daemon = getpid(), child = fork();
   if (child < 0) return absl::ErrnoToStatus(errno, "fork the monitor");
   if (child == 0) {
     own.Reset();
-    if (fork() == 0) BecomeMonitor(*std::move(sockets), std::move(other), command.front());
+    if (fork() == 0) BecomeMonitor(*std::move(sockets), daemon, std::move(other), command.front());
     _exit(0);
   }
   other.Reset();
@@ -512,10 +460,10 @@ absl::Status RunWithSockets(const std::vector<std::string>& command) {
   {
     const auto listener = InstallFilter();
     if (!listener.ok()) return listener.status();
-    const Handover to{.pid = getpid(), .listener = listener->get()};
+    const int number = listener->get();
     char error[256] = "the monitor did not take the listener";
-    if (send(own.get(), &to, sizeof(to), MSG_NOSIGNAL) != sizeof(to) || recv(own.get(), error, sizeof(error), 0) <= 0 ||
-        error[0] != '\0') {
+    if (send(own.get(), &number, sizeof(number), MSG_NOSIGNAL) != sizeof(number) ||
+        recv(own.get(), error, sizeof(error), 0) <= 0 || error[0] != '\0') {
       error[sizeof(error) - 1] = '\0';
       return absl::InternalError(error);
     }

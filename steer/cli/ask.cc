@@ -15,10 +15,7 @@
 #include "operate/each_second.h"
 #include "steer/admin_client.h"
 #include "steer/cli/commands.h"
-#include "steer/cli/text.h"
 #include "steer/process.h"
-#include "steer/record.h"
-#include "steer/sock_diag.h"
 
 namespace hedgerow::steer::cli {
 namespace {
@@ -43,11 +40,18 @@ int AskAndPrint(const Call& call, AdminClient::Method<Request, Reply> method,
   return reply.ok() ? call.Print(*reply, text(*reply)) : call.Fail(reply.status());
 }
 
-// Of a command with exactly one word: a slot, or a number of workers.
-absl::StatusOr<uint32_t> OneNumber(const Call& call, const std::string& what) {
+// A command with exactly one word: a slot, or a number of workers.
+template <typename Request, typename Reply>
+int AskWithNumber(const Call& call, const std::string& what, AdminClient::Method<Request, Reply> method,
+                  void (Request::*set)(uint32_t), std::type_identity_t<std::string (*)(const Reply&)> text,
+                  Request request = {}) {
   const std::vector<std::string>& words = call.arguments.words;
-  if (words.size() != 2) return absl::InvalidArgumentError(absl::StrCat(words[0], " wants ", what));
-  return NumberWord(words[1], what);
+  uint32_t number = 0;
+  if (words.size() != 2) return call.UsageError(absl::StrCat(words[0], " wants ", what));
+  if (!absl::SimpleAtoi(words[1], &number))
+    return call.UsageError(absl::StrCat("got \"", words[1], "\", expected ", what));
+  (request.*set)(number);
+  return AskAndPrint(call, method, request, text);
 }
 
 // `show --watch`. It connects anew each second, and so survives a change of the supervisor.
@@ -85,12 +89,17 @@ int Watch(const Call& call, const v1::ShowRequest& request) {
 }
 
 int Drain(const Call& call, bool drain) {
-  const auto slot = OneNumber(call, "a slot's number");
-  if (!slot.ok()) return call.UsageError(std::string(slot.status().message()));
   v1::DrainRequest request;
-  request.set_slot(*slot);
   request.set_drain(drain);
-  return AskAndPrint(call, &Stub::Drain, request, ChangeText);
+  return AskWithNumber(call, "a slot's number", &Stub::Drain, &v1::DrainRequest::set_slot, ChangeText, request);
+}
+
+std::string RestartText(const v1::Slot& slot) {
+  return absl::StrCat("slot ", slot.slot(), ": ",
+                      slot.state() == "restarting" || slot.state() == "empty"
+                          ? slot.last_exit()
+                          : absl::StrCat("worker ", slot.pid(), " is asked to end, and another one follows"),
+                      "\n");
 }
 
 }  // namespace
@@ -103,11 +112,7 @@ int RunShow(const Call& call) {
 }
 
 int RunResize(const Call& call) {
-  const auto workers = OneNumber(call, "a number of workers");
-  if (!workers.ok()) return call.UsageError(std::string(workers.status().message()));
-  v1::ResizeRequest request;
-  request.set_workers(*workers);
-  return AskAndPrint(call, &Stub::Resize, request, ChangeText);
+  return AskWithNumber(call, "a number of workers", &Stub::Resize, &v1::ResizeRequest::set_workers, ChangeText);
 }
 
 int RunDrain(const Call& call) { return Drain(call, true); }
@@ -127,25 +132,16 @@ int RunWeights(const Call& call) {
 }
 
 int RunRestart(const Call& call) {
-  const auto slot = OneNumber(call, "a slot's number");
-  if (!slot.ok()) return call.UsageError(std::string(slot.status().message()));
-  v1::RestartWorkerRequest request;
-  request.set_slot(*slot);
-  return AskAndPrint(call, &Stub::RestartWorker, request, [](const v1::Slot& reply) {
-    return absl::StrCat("slot ", reply.slot(), ": ",
-                        reply.state() == "restarting" || reply.state() == "empty"
-                            ? reply.last_exit()
-                            : absl::StrCat("worker ", reply.pid(), " is asked to end, and another one follows"),
-                        "\n");
-  });
+  return AskWithNumber(call, "a slot's number", &Stub::RestartWorker, &v1::RestartWorkerRequest::set_slot, RestartText);
 }
 
 int RunReload(const Call& call) {
   v1::ReloadRequest request;
   if (call.arguments.words.size() > 1) {
-    const auto slot = OneNumber(call, "a slot's number");
-    if (!slot.ok()) return call.UsageError(std::string(slot.status().message()));
-    request.set_slot(*slot);
+    uint32_t slot = 0;
+    if (call.arguments.words.size() > 2 || !absl::SimpleAtoi(call.arguments.words[1], &slot))
+      return call.UsageError("reload wants a slot's number, or none");
+    request.set_slot(slot);
   }
   auto group = Ask(call, &Stub::Reload, request);
   for (; group.ok() && group->reloading(); group = Ask(call, &Stub::Show)) absl::SleepFor(absl::Milliseconds(100));

@@ -1,23 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "steer/cli/commands.h"
 
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "config/scalar.h"
 #include "net/bpffs.h"
 #include "operate/commit.h"
 #include "operate/version.h"
 #include "steer/api/steer.pb.h"
-#include "steer/record.h"
+#include "steer/admin_client.h"
+#include "steer/group_object.h"
 
 namespace hedgerow::steer::cli {
 namespace {
 
-std::vector<operate::Option> With(std::vector<operate::Option> more) {
-  more.push_back({"name", "NAME", "the group (may be left out while there is one)"});
-  more.push_back({"run-dir", "DIR", absl::StrCat("the folder of all groups (default ", kDefaultRunDir, ")")});
-  return more;
+// A command that asks the supervisor.
+operate::Command Asks(const std::string& name, const std::string& words, const std::string& summary,
+                      int (*run)(const Call&), const std::vector<std::string>& examples,
+                      std::vector<operate::Option> options = {}) {
+  options.push_back({"name", "NAME", "the group (may be left out while there is one)"});
+  options.push_back({"run-dir", "DIR", absl::StrCat("the folder of all groups (default ", kDefaultRunDir, ")")});
+  return {name, words, summary, options, run, examples};
 }
 
 // The options of both `run` and `adopt`, but --listen, --transport and --empty.
@@ -104,74 +106,35 @@ const operate::Program& TheProgram() {
                RunBind,
                {"hedgerow steer run --listen 0.0.0.0:2055 --transport udp -n 4 -- hedgerow-steer bind -- nfcapd -p 2055 -w /var/cache/nfdump/%s"},
                "CMD..."},
-              {"show",
-               "",
-               "show slots, workers, counters and problems",
-               With({{"buckets", "", "with each bucket's slot and count"},
-                     {"watch", "", "again each second, on a screen of its own; q or Ctrl-C ends"}}),
-               RunShow,
-               {"hedgerow steer show", "hedgerow steer show --watch", "hedgerow steer show --json"}},
-              {"explain",
-               "ADDRESS",
-               "show which worker the kernel gives this source to, and why",
-               With({{"payload", "HEX", "the datagram's, for gateways whose field names the device"}}),
-               RunExplain,
-               {"hedgerow steer explain 192.0.2.7", "hedgerow steer explain 2001:db8::7 --json"}},
-              {"resize",
-               "N",
-               "change the number of workers; as few sources as possible move",
-               With({}),
-               RunResize,
-               {"hedgerow steer resize 6"}},
-              {"drain",
-               "SLOT",
-               "give a slot's sources to the others; its open connections stay",
-               With({}),
-               RunDrain,
-               {"hedgerow steer drain 2"}},
-              {"undrain",
-               "SLOT",
-               "give a drained slot its share again",
-               With({}),
-               RunUndrain,
-               {"hedgerow steer undrain 2"}},
-              {"weights",
-               "W...",
-               "change the slots' shares, one number for each",
-               With({}),
-               RunWeights,
-               {"hedgerow steer weights 1 1 2 2"}},
-              {"restart",
-               "SLOT",
-               "end a slot's worker (SIGTERM) and start it again; its sources' packets wait",
-               With({}),
-               RunRestart,
-               {"hedgerow steer restart 0"}},
-              {"reload",
-               "[SLOT]",
-               "start another worker beside a slot's, and give it the sources once it is ready; the former one ends its sessions. "
-               "Without SLOT one slot after the other. A worker that does not become ready is ended, and nothing has changed",
-               With({}),
-               RunReload,
-               {"hedgerow steer reload", "hedgerow steer reload 0"}},
-              {"reattach",
-               "",
-               "put the group's programs back where another program has replaced them",
-               With({}),
-               RunReattach,
-               {"hedgerow steer reattach"}},
-              {"stop",
-               "",
-               "end the supervisor and its workers (an adopted daemon goes on), and remove everything",
-               With({}),
-               RunStop,
-               {"hedgerow steer stop"}},
-              {"clean",
-               "",
-               "remove the group of a dead supervisor, its workers included; refused while a supervisor runs",
-               With({{"bpffs", "PATH", "where the pins are, if the group's folder is lost"}}),
-               RunClean,
-               {"hedgerow steer clean --name port-2055"}},
+              Asks("show", "", "show slots, workers, counters and problems", RunShow,
+                   {"hedgerow steer show", "hedgerow steer show --watch", "hedgerow steer show --json"},
+                   {{"buckets", "", "with each bucket's slot and count"},
+                    {"watch", "", "again each second, on a screen of its own; q or Ctrl-C ends"}}),
+              Asks("explain", "ADDRESS", "show which worker the kernel gives this source to, and why", RunExplain,
+                   {"hedgerow steer explain 192.0.2.7", "hedgerow steer explain 2001:db8::7 --json"},
+                   {{"payload", "HEX", "the datagram's, for gateways whose field names the device"}}),
+              Asks("resize", "N", "change the number of workers; as few sources as possible move", RunResize,
+                   {"hedgerow steer resize 6"}),
+              Asks("drain", "SLOT", "give a slot's sources to the others; its open connections stay", RunDrain,
+                   {"hedgerow steer drain 2"}),
+              Asks("undrain", "SLOT", "give a drained slot its share again", RunUndrain, {"hedgerow steer undrain 2"}),
+              Asks("weights", "W...", "change the slots' shares, one number for each", RunWeights,
+                   {"hedgerow steer weights 1 1 2 2"}),
+              Asks("restart", "SLOT", "end a slot's worker (SIGTERM) and start it again; its sources' packets wait",
+                   RunRestart, {"hedgerow steer restart 0"}),
+              Asks("reload", "[SLOT]",
+                   "start another worker beside a slot's, and give it the sources once it is ready; the former one "
+                   "ends its sessions. Without SLOT one slot after the other. A worker that does not become ready is "
+                   "ended, and nothing has changed",
+                   RunReload, {"hedgerow steer reload", "hedgerow steer reload 0"}),
+              Asks("reattach", "", "put the group's programs back where another program has replaced them", RunReattach,
+                   {"hedgerow steer reattach"}),
+              Asks("stop", "", "end the supervisor and its workers (an adopted daemon goes on), and remove everything",
+                   RunStop, {"hedgerow steer stop"}),
+              Asks("clean", "",
+                   "remove the group of a dead supervisor, its workers included; refused while a supervisor runs",
+                   RunClean, {"hedgerow steer clean --name port-2055"},
+                   {{"bpffs", "PATH", "where the pins are, if the group's folder is lost"}}),
               {"version", "", "print the version", {}, RunVersion},
               operate::HelpCommand(),
           },
@@ -203,7 +166,7 @@ const operate::Program& TheProgram() {
 absl::StatusOr<Places> FindGroup(const Arguments& arguments) {
   Places places{.run_dir = arguments.Get("run-dir", kDefaultRunDir), .name = arguments.Get("name")};
   if (!places.name.empty()) {
-    const absl::Status good = CheckName(places.name);
+    const absl::Status good = CheckGroupName(places.name);
     return good.ok() ? absl::StatusOr<Places>(places) : good;
   }
   const std::vector<std::string> names = ListGroups(places.run_dir);
@@ -216,32 +179,6 @@ absl::StatusOr<Places> FindGroup(const Arguments& arguments) {
   }
   places.name = names[0];
   return places;
-}
-
-absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name,
-                                              absl::Duration otherwise) {
-  if (!arguments.Has(name)) return otherwise;
-  const auto ns = config::ParseDurationNs(arguments.Get(name));
-  if (!ns.has_value() || *ns < 1'000'000 || *ns > 86'400'000'000'000) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected 1ms to 24h: 250ms, 2s"));
-  }
-  return absl::Nanoseconds(*ns);
-}
-
-absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::string& name, int64_t otherwise,
-                                     int64_t least, int64_t most) {
-  if (!arguments.Has(name)) return otherwise;
-  const auto number = config::ParseWhole(arguments.Get(name));
-  if (number.has_value() && *number >= least && *number <= most) return *number;
-  return absl::InvalidArgumentError(
-      absl::StrCat("--", name, ": got \"", arguments.Get(name), "\", expected ", least, " to ", most));
-}
-
-absl::StatusOr<uint32_t> NumberWord(const std::string& word, const std::string& what) {
-  uint32_t number = 0;
-  if (absl::SimpleAtoi(word, &number)) return number;
-  return absl::InvalidArgumentError(absl::StrCat("got \"", word, "\", expected ", what));
 }
 
 int RunVersion(const Call& call) {

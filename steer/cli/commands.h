@@ -4,13 +4,15 @@
 // in commands.cc; finding the command and help are operate/command_line.h's.
 #pragma once
 
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
-#include "absl/types/span.h"
 #include "operate/command_line.h"
-#include "steer/run.h"
+#include "steer/api/steer.pb.h"
+#include "steer/group.h"
 #include "steer/settings.h"
 
 namespace hedgerow::steer::cli {
@@ -23,25 +25,11 @@ const operate::Program& TheProgram();
 
 // --run-dir and --name; without a name the only group. The errors list the groups.
 absl::StatusOr<Places> FindGroup(const Arguments& arguments);
-// A word of --empty.
-struct Policy {
-  absl::string_view name;
-  hr_steer_empty empty;
-};
-// The settings of `run` and `adopt` alike: name, address, folders, policy (the first one by default), sources.
-// InvalidArgument names the option.
-absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<const Policy> policies);
-// A duration above 0, or `otherwise` without the option.
-absl::StatusOr<absl::Duration> DurationOption(const Arguments& arguments, const std::string& name,
-                                              absl::Duration otherwise);
-absl::StatusOr<int64_t> NumberOption(const Arguments& arguments, const std::string& name, int64_t otherwise,
-                                     int64_t least, int64_t most);
-// A word of a command: "3" as a number of at least 0.
-absl::StatusOr<uint32_t> NumberWord(const std::string& word, const std::string& what);
-
 // Says why a start failed, to the service manager too, and returns the exit code.
 int FailStart(const Call& call, const absl::Status& status);
-// Serves a group in the foreground, and prints a line when it is ready.
+// On the main thread, before the loop runs. `mounted_bpffs`: it was mounted for this group.
+using StartGroup = std::function<absl::StatusOr<std::unique_ptr<Group>>(EventLoop* loop, bool mounted_bpffs)>;
+// Serves a group in the foreground until SIGTERM, SIGINT or `stop`, and prints a line when it is ready. SIGHUP reloads.
 int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start);
 
 int RunRun(const Call& call);
@@ -59,5 +47,15 @@ int RunReattach(const Call& call);
 int RunStop(const Call& call);
 int RunClean(const Call& call);
 int RunVersion(const Call& call);
+
+// What they print for people. Pure.
+
+// The first row is the heading; columns of numbers stand to the right.
+std::string TableText(const std::vector<std::vector<std::string>>& rows);
+std::string GroupText(const v1::Group& group);
+std::string ChangeText(const v1::Change& change);
+std::string ExplanationText(const v1::Explanation& explanation);
+// "IPv4 192.0.2.7", "IPv6 2001:db8::/64", "device 7", "field 0a0b"
+std::string SourceText(const hr_steer_source& source, const hr_steer_config& config);
 
 }  // namespace hedgerow::steer::cli

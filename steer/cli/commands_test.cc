@@ -11,7 +11,6 @@
 #include <gtest/gtest.h>
 
 #include "build_paths.h"
-#include "steer/cli/text.h"
 
 namespace hedgerow::steer::cli {
 namespace {

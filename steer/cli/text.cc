@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "steer/cli/text.h"
-
+//
+// What the commands print for people.
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
@@ -11,6 +11,7 @@
 #include "absl/strings/str_join.h"
 #include "config/scalar.h"
 #include "net/ip_address.h"
+#include "steer/cli/commands.h"
 
 namespace hedgerow::steer::cli {
 namespace {
@@ -35,33 +36,39 @@ std::string Age(double seconds) {
   return seconds < 60 ? absl::StrFormat("%.1fs", seconds) : config::AgeText(static_cast<int64_t>(seconds * 1e9));
 }
 
+using Of = const v1::Slot&;
+struct Column {
+  const char* heading;
+  const char* transport;  // empty: of any
+  std::string (*text)(Of);
+};
+constexpr Column kColumns[] = {
+    {"slot", "", [](Of slot) { return absl::StrCat(slot.slot()); }},
+    {"state", "", [](Of slot) { return slot.state(); }},
+    {"for", "", [](Of slot) { return Age(slot.seconds_in_state()); }},
+    {"pid", "", [](Of slot) { return slot.pid() == 0 ? "-" : absl::StrCat(slot.pid()); }},
+    {"weight", "", [](Of slot) { return absl::StrFormat("%g", slot.weight()); }},
+    {"buckets", "", [](Of slot) { return Number(slot.buckets()); }},
+    {"udp", "udp", [](Of slot) { return Number(slot.selected_udp()); }},
+    {"udp empty", "udp", [](Of slot) { return Number(slot.empty_udp()); }},
+    {"dropped", "udp", [](Of slot) { return Number(slot.udp_dropped()); }},
+    {"queued", "udp", [](Of slot) { return Number(slot.udp_queued_bytes()); }},
+    {"tcp", "tcp", [](Of slot) { return Number(slot.selected_tcp()); }},
+    {"tcp empty", "tcp", [](Of slot) { return Number(slot.empty_tcp()); }},
+    {"migrated", "tcp", [](Of slot) { return Number(slot.migrated()); }},
+    {"backlog", "tcp", [](Of slot) { return Number(slot.tcp_backlog()); }},
+    {"restarts", "", [](Of slot) { return Number(slot.restarts()); }},
+    {"last exit", "", [](Of slot) { return slot.last_exit(); }},
+};
+
 std::string SlotTable(const google::protobuf::RepeatedPtrField<v1::Slot>& slots,
                       const std::vector<std::string>& transports) {
-  const auto has = [&](const char* name) {
-    return transports.empty() || std::find(transports.begin(), transports.end(), name) != transports.end();
-  };
-  std::vector<std::string> heading = {"slot", "state", "for", "pid", "weight", "buckets"};
-  if (has("udp")) heading.insert(heading.end(), {"udp", "udp empty", "dropped", "queued"});
-  if (has("tcp")) heading.insert(heading.end(), {"tcp", "tcp empty", "migrated", "backlog"});
-  heading.insert(heading.end(), {"restarts", "last exit"});
-  std::vector<std::vector<std::string>> rows = {heading};
-  for (const v1::Slot& slot : slots) {
-    std::vector<std::string> row = {absl::StrCat(slot.slot()),
-                                    slot.state(),
-                                    Age(slot.seconds_in_state()),
-                                    slot.pid() == 0 ? "-" : absl::StrCat(slot.pid()),
-                                    absl::StrFormat("%g", slot.weight()),
-                                    Number(slot.buckets())};
-    if (has("udp")) {
-      row.insert(row.end(), {Number(slot.selected_udp()), Number(slot.empty_udp()), Number(slot.udp_dropped()),
-                             Number(slot.udp_queued_bytes())});
-    }
-    if (has("tcp")) {
-      row.insert(row.end(), {Number(slot.selected_tcp()), Number(slot.empty_tcp()), Number(slot.migrated()),
-                             Number(slot.tcp_backlog())});
-    }
-    row.insert(row.end(), {Number(slot.restarts()), slot.last_exit()});
-    rows.push_back(std::move(row));
+  std::vector<std::vector<std::string>> rows(static_cast<size_t>(slots.size()) + 1);
+  for (const Column& column : kColumns) {
+    const bool shown = column.transport[0] == '\0' || transports.empty() ||
+                       std::find(transports.begin(), transports.end(), column.transport) != transports.end();
+    for (size_t row = 0; shown && row < rows.size(); ++row)
+      rows[row].push_back(row == 0 ? column.heading : column.text(slots.Get(static_cast<int>(row) - 1)));
   }
   return TableText(rows);
 }

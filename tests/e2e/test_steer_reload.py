@@ -4,6 +4,7 @@
 import collections
 import contextlib
 import itertools
+import json
 import os
 import random
 import signal
@@ -72,6 +73,23 @@ def sessions(net: Netns, count: int, lasts_s: float = 3600.0) -> Iterator[list[S
     finally:
         for session in opened:
             session.sock.close()
+
+
+def others(group: Group, state: str) -> list[dict]:
+    """The pairs of sockets that do not serve: "starting" or "leaving"."""
+    return [each for each in group.ask("show")["others"] if each["state"] == state]
+
+
+def begun_reload(group: Group, slot: int) -> subprocess.Popen:
+    return subprocess.Popen([*group._words(("reload", str(slot))), "--name", group.name, "--run-dir", str(group.run_dir)], stdout=subprocess.DEVNULL,
+                            stderr=subprocess.DEVNULL)
+
+
+def edit_record(group: Group, change: Callable[[list[dict]], None]) -> None:
+    path = group.run_dir / group.name / "record.json"
+    record = json.loads(path.read_text(encoding="utf-8"))
+    change(record["slots"])
+    path.write_text(json.dumps(record), encoding="utf-8")
 
 
 def load(net: Netns, lasts_s: Callable[[], float], goes_on: Callable[[], bool]) -> collections.Counter:
@@ -215,15 +233,104 @@ def test_a_supervisor_that_dies_in_a_reload_is_followed_by_one_that_knows_every_
         before = [session.answer for session in open_ones]
         group.ask("reload", "0")
         mute.touch()  # the next one is never ready
-        with subprocess.Popen([*group._words(("reload", "1")), "--name", group.name, "--run-dir", str(group.run_dir)], stderr=subprocess.DEVNULL):
-            wait_until(lambda: [each["state"] for each in group.ask("show")["others"]].count("starting") == 1, 5, "a next worker")
-            others = {each["state"]: each["pid"] for each in group.ask("show")["others"]}
-            assert others["leaving"] == first[0]
+        with begun_reload(group, 1):
+            starting = wait_until(lambda: others(group, "starting"), 5, "a next worker")[0]["pid"]
+            assert others(group, "leaving")[0]["pid"] == first[0]
             group.kill()
         assert [session.ask() for session in open_ones] == before
         mute.unlink()
         group.run(*SERVER, "--mute", str(mute), options=options)
         assert [session.ask() for session in open_ones] == before
-        wait_until(lambda: drained([others["starting"]]), 5, "the end of the worker that was not ready")
+        wait_until(lambda: drained([starting]), 5, "the end of the worker that was not ready")
         assert group.pids()[1] == first[1] and group.pids()[0] not in (0, first[0])
     wait_until(lambda: drained([first[0]]) and group.ask("show")["others"] == [], 10, "the end of the former worker")
+
+
+@pytest.mark.parametrize("taken_over", [False, True])
+def test_the_next_worker_of_a_slot_that_says_ready_is_waited_for_until_it_does(net, group, taken_over):
+    late = group.folder / "late"
+    group.run(*SERVER, "--late", str(late), options=QUIC)
+    with sessions(net, 20) as open_ones:
+        first = {f"ok {pid}" for pid in group.pids().values()}
+        record = group.run_dir / group.name / "record.json"
+        wait_until(lambda: all(slot["says_ready"] for slot in json.loads(record.read_text(encoding="utf-8"))["slots"]), 5, "READY=1 of both")
+        if taken_over:
+            group.kill()
+            group.run(*SERVER, "--late", str(late), options=QUIC)
+        late.touch()
+        with begun_reload(group, 0) as reload:
+            wait_until(lambda: [each for each in others(group, "starting") if each["seconds_in_state"] > 1.5], 5, "a next worker that is not ready after 1 s")
+            with sessions(net, 20) as new_ones:
+                assert {session.answer for session in (*open_ones, *new_ones)} == first
+            assert reload.wait(20) == 0
+        assert f"ok {group.pids()[0]}" not in first
+
+
+def test_each_reload_in_a_change_is_a_generation_of_its_own(net, group):
+    """The former half of the table still names the first one, whose place must not be another worker's."""
+    group.run(*SERVER, options=QUIC)
+    for generation in (1, 2):
+        group.ask("reload", "0")
+        assert group.slots()[0]["generation"] == generation
+        wait_until(lambda: group.ask("show")["others"] == [], 10, "the end of the former worker")
+
+
+def test_a_next_worker_that_was_started_but_not_recorded_is_found_and_ended(group):
+    mute = group.folder / "mute"
+    group.run(*SERVER, "--mute", str(mute), options=(*QUIC, "--heartbeat", "1h"))
+    mute.touch()
+    with begun_reload(group, 0):
+        starting = wait_until(lambda: others(group, "starting"), 5, "a next worker")[0]["pid"]
+        group.kill()
+    edit_record(group, lambda slots: [slot.update(worker={}) for slot in slots if slot.get("leaving")])
+    group.run(*SERVER, "--mute", str(mute), options=(*QUIC, "--heartbeat", "1h"))
+    wait_until(lambda: drained([starting]) and group.ask("show")["others"] == [], 10, "its end")
+
+
+def test_the_service_managers_store_gives_up_the_sockets_of_a_place_that_is_in_no_record(group):
+    mute, path = group.folder / "mute", str(group.folder / "manager.sock")
+    stored: dict[str, int] = {}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(5)
+
+        def hear(count: int) -> None:
+            while len(stored) != count:
+                text, descriptors, _, _ = socket.recv_fds(manager, 4096, 1)
+                lines = dict(line.split("=", 1) for line in text.decode().split("\n"))
+                if "FDSTORE" in lines:
+                    stored[lines["FDNAME"]] = descriptors[0]
+                elif "FDSTOREREMOVE" in lines:
+                    os.close(stored.pop(lines["FDNAME"]))
+
+        group.environment = {"NOTIFY_SOCKET": path}
+        group.run(*SERVER, "--mute", str(mute), options=(*UDP, "--heartbeat", "1h"))
+        mute.touch()
+        with begun_reload(group, 0):
+            starting = wait_until(lambda: others(group, "starting"), 5, "a next worker")[0]["pid"]
+            hear(3)
+            group.kill()
+        edit_record(group, lambda slots: slots.remove(next(slot for slot in slots if slot.get("leaving"))))
+        os.kill(starting, signal.SIGKILL)
+        words = ("run", "--listen", f"127.0.0.1:{PORT}", "-n", "2", *UDP, "--heartbeat", "1h", *group._where(), "--", *SERVER, "--mute", str(mute))
+        group._start(words, list(stored.values()))
+        hear(2)
+        assert set(stored) == {"udp-0", "udp-1"}
+        group.ask("stop")
+        hear(0)
+
+
+def test_a_takeover_while_a_former_worker_drains_names_no_problem(net, group):
+    options = ("--drain-timeout", "30s", "--stop-timeout", "500ms")
+    group.start(*options, worker=("--deaf",))
+    former = group.pids()[0]
+    group.ask("reload", "0")
+    wait_until(lambda: others(group, "leaving"), 5, "a former worker")
+    time.sleep(0.5)  # its listener is shut down
+    group.kill()
+    group.start(*options, worker=("--deaf",))
+    assert others(group, "leaving")[0]["pid"] == former
+    assert group.ask("show")["problems"] == []
+    assert {pid_of(net.tcp(source)) for source in IPV4} == set(group.pids().values())
+    os.kill(former, signal.SIGKILL)
+    wait_until(lambda: group.ask("show")["others"] == [], 5, "its end")

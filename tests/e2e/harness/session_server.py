@@ -2,7 +2,8 @@
 """A server with sessions over UDP, for tests of reloads. As QUIC servers do, it knows a session by an id, opens one by a long header, and on
 SIGTERM serves the sessions that it has, refuses new ones, and ends with the last. It answers the number of the request, and what it did: `ok`,
 `refused` (it ends, and opens none), `lost` (a session that it does not know). Its sockets are handed over (sd_listen_fds(3)), else it binds
-127.0.0.1:2055 with SO_REUSEPORT. Arguments: --fails FILE (it ends at once while FILE exists), --mute FILE (it never says READY=1 while FILE exists).
+127.0.0.1:2055 with SO_REUSEPORT. Arguments: --fails FILE (it ends at once while FILE exists), --mute FILE (it never says READY=1 while FILE exists),
+--late FILE (it begins after 4 s while FILE exists).
 """
 
 import os
@@ -32,6 +33,8 @@ def opened() -> socket.socket:
 def main() -> None:
     if given("--fails"):
         sys.exit(3)
+    if given("--late"):
+        time.sleep(4)
     sock = opened()
     sock.setblocking(False)
     sessions: dict[bytes, float] = {}

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "steer/run.h"
-
+//
+// The process of a supervisor from start to end: capabilities, signals, the group, administration and metrics.
 #include <errno.h>
 #include <linux/capability.h>
 #include <signal.h>
@@ -11,19 +11,21 @@
 #include <optional>
 
 #include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "config/json.h"
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/unique_fd.h"
 #include "operate/auxiliary.h"
 #include "operate/instance_lock.h"
-#include "operate/listen_address.h"
 #include "operate/log.h"
 #include "operate/service_manager.h"
 #include "operate/signals.h"
 #include "steer/admin.h"
+#include "steer/cli/commands.h"
 #include "steer/metrics.h"
 
-namespace hedgerow::steer {
+namespace hedgerow::steer::cli {
 namespace {
 
 constexpr std::array kNeeded = {net::Capability::kBpf, net::Capability::kNetAdmin, net::Capability::kPerfmon};
@@ -51,9 +53,7 @@ void DropCapabilities(bool mounted_bpffs) {
   if (syscall(SYS_capset, &header, sets) != 0) LogWarning("cannot drop capabilities");
 }
 
-}  // namespace
-
-absl::Status RunGroup(const Settings& settings, const StartGroup& start, const std::function<void(Group&)>& ready) {
+absl::Status Serve(const Call& call, const Settings& settings, const StartGroup& start) {
   if (const absl::Status allowed = net::RequireCapabilities(kNeeded); !allowed.ok()) return allowed;
   const net::UniqueFd signals = operate::HearSignals();
   if (!signals.valid()) return absl::ErrnoToStatus(errno, "wait for signals");
@@ -84,9 +84,6 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
     return any;
   });
   if (!watched.ok()) return watched;
-  if (!settings.metrics.empty() && !operate::IsListenText(settings.metrics))
-    return absl::InvalidArgumentError(
-        absl::StrCat("--metrics: got \"", settings.metrics, "\", expected ADDRESS:PORT or unix:/PATH"));
   const absl::Cleanup unbounded = [] { alarm(0); };  // the group's own end, behind the servers', is never cut short
   operate::Auxiliary<operate::HttpServer> metrics(
       "metrics", [&]() -> absl::StatusOr<std::unique_ptr<operate::HttpServer>> {
@@ -100,7 +97,10 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   const operate::Auxiliary<operate::AdminSocket> monitor(
       "monitoring socket", [&] { return ServeMonitor(settings.places, **loop, **group); });
   (*group)->AlsoReport([&] { return std::vector{metrics.problem(), admin.problem(), monitor.problem()}; });
-  ready(**group);
+  const auto shown = (*group)->Show(false);
+  call.out << (call.arguments.json() && shown.ok() ? ToJsonLine(*shown)
+                                                   : absl::StrCat("ready: ", (*group)->Text(), "\n"));
+  call.out.flush();
   operate::NotifyServiceManager("READY=1");
   (*loop)->Run();
   operate::NotifyServiceManager("STOPPING=1");
@@ -108,4 +108,18 @@ absl::Status RunGroup(const Settings& settings, const StartGroup& start, const s
   return absl::OkStatus();
 }
 
-}  // namespace hedgerow::steer
+}  // namespace
+
+// An exit code of 1, unlike that of an option that is wrong, has the unit start the group again: what is NotFound may
+// come by itself (docs/adr/0058).
+int FailStart(const Call& call, const absl::Status& status) {
+  operate::NotifyServiceManager(absl::StrCat("STATUS=", status.message()));
+  return call.Fail(status);
+}
+
+int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start) {
+  const absl::Status ended = Serve(call, settings, start);
+  return ended.ok() ? kExitOk : FailStart(call, ended);
+}
+
+}  // namespace hedgerow::steer::cli
