@@ -7,13 +7,13 @@ import types
 
 import pytest
 
-from bench import needs
 from bench.outcome import Check, Results
 from chaos import all as everything
 from chaos import network, scenario, unavailable
 from chaos.block import Block
 from chaos.cell import row_of
 from chaos.systems import Settings
+from tests import needs
 
 
 def arguments(*argv: str):

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import needs
 from chaos.judgement import CHECKERS, judge_twice, require_checkers
 from deploy.lab import CommandFailed
+from tests import needs
 
 
 _HEADER = "client,kind,key,value,intended_ns,sent_ns,ended_ns,ending,attempts\n"

@@ -3,10 +3,10 @@
 
 import pytest
 
-from bench import needs
 from bench.outcome import planted_is_found
 from chaos import plants, promises, scenario
 from chaos.judgement import judge_twice
+from tests import needs
 
 pytestmark = needs.JUDGES
 

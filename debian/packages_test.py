@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from deploy.dev.packages import ROOT, make, of_this_run
+from tests.e2e.harness.packages import ROOT, make, of_this_run
 
 pytestmark = pytest.mark.timeout(900)
 CONTENTS = {

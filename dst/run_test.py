@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from bench import needs
 from deploy.vm import machine
 from dst import run
+from tests import needs
 
 pytestmark = needs.JUDGES
 

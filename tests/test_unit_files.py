@@ -7,8 +7,8 @@ import subprocess
 
 import pytest
 
-from deploy.lab.unit_confinement import allowed_calls
 from deploy.lab.unit_file import UNITS, UnitFile
+from tests.e2e.harness.unit_confinement import allowed_calls
 
 STEER = "hedgerow-steer@"
 ADOPT = "hedgerow-steer-adopt@"

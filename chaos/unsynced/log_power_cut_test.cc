@@ -20,7 +20,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "chaos/unsynced/mounted.h"
+#include "chaos/unsynced/mounted_test.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/segments.h"
 #include "cluster/storage/stopped_log.h"

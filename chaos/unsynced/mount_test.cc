@@ -19,7 +19,7 @@
 #include <sstream>
 #include <string>
 
-#include "chaos/unsynced/mounted.h"
+#include "chaos/unsynced/mounted_test.h"
 
 namespace hedgerow::unsynced {
 namespace {

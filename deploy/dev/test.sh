@@ -3,7 +3,7 @@
 #
 # `./dev test [--long]`: both test runners, one count. ctest runs what is C++ (unit and packet tests), pytest what is
 # Python (end to end in the lab, and unit tests of the tools); the lane of stock kernels has a short part here. Each writes
-# JUnit XML into build/log, and junit_counts.py reads those: it prints what failed and the closing line, and decides the exit status.
+# JUnit XML into build/log, and tests/runner/junit_counts.py reads those: it prints what failed and the closing line, and decides the exit status.
 #
 # What looks at no clock (the simulator, the packages' contents, and the lane: emulated machines, of which those that measure have a
 # virtual time of their own) runs beside the others at idle priority: it takes what they leave of the processors, and they never wait for it.
@@ -51,7 +51,7 @@ cmd_test() {
     run_sanitizer tsan
   fi
   say "all of it took $(clock_text $((SECONDS - started)))"
-  "$PYTHON" deploy/dev/junit_counts.py --skips tests/skips.txt --slowest 20 --cpu "$LOG_DIR/pytest-cpu.tsv" "${reports[@]}" || status=$?
+  "$PYTHON" tests/runner/junit_counts.py --skips tests/skips.txt --slowest 20 --cpu "$LOG_DIR/pytest-cpu.tsv" "${reports[@]}" || status=$?
   return "$status"
 }
 
@@ -89,7 +89,7 @@ run_ctest() {
 run_pytest() {
   local result=0 report
   run_step pytest "Python and end-to-end tests" \
-    timeout --foreground -s INT -k 60 "$PYTEST_LIMIT_S" "$PYTHON" -m deploy.dev.run_pytest --reports "$LOG_DIR" \
+    timeout --foreground -s INT -k 60 "$PYTEST_LIMIT_S" "$PYTHON" -m tests.runner.run_pytest --reports "$LOG_DIR" \
     --beside "${PATIENT_FOLDERS[@]}" || result=$?
   for report in "$LOG_DIR"/pytest-*.xml; do
     [ ! -f "$report" ] || reports+=("pytest:$report:0")

@@ -2,8 +2,8 @@
 """A headless Chromium in a host of the lab, driven over the DevTools protocol through a pair of pipes.
 
 Pipes need neither a driver program nor a port, and they reach into a network namespace. Protocol messages are JSON ended
-by a zero byte. Everything that the page asks for, says on its console or breaks of its policy is noted, so that a test can
-insist on silence. Used by the page's tests and by demo/pictures.py.
+by a zero byte. Everything that the page asks for, says on its console or breaks of its policy is noted. Used by
+demo/pictures.py, and by the page's tests with more (tests/e2e/harness/browser.py).
 """
 
 import base64
@@ -23,11 +23,6 @@ FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-
          "--disable-component-update", "--disable-sync", "--disable-dev-shm-usage", "--disable-extensions",
          "--disable-default-apps", "--metrics-recording-only", "--no-default-browser-check", "--hide-scrollbars",
          "--remote-debugging-pipe"]
-KEYS = {  # key: (code, Windows virtual key code)
-    "Tab": ("Tab", 9), "Enter": ("Enter", 13), "Escape": ("Escape", 27), "PageUp": ("PageUp", 33),
-    "PageDown": ("PageDown", 34), "End": ("End", 35), "Home": ("Home", 36), "ArrowLeft": ("ArrowLeft", 37),
-    "ArrowRight": ("ArrowRight", 39), " ": ("Space", 32),
-}
 
 
 def program() -> str | None:
@@ -41,10 +36,8 @@ class Browser:
         self.host = host
         self.requests: list[str] = []   # addresses that the page asked for
         self.complaints: list[str] = []  # errors on the console, exceptions, broken policies
-        self._rewrite = None
         self._last_id = 0
         self._answers: dict[int, dict] = {}
-        self._ignored: set[int] = set()
         self._buffer = b""
         self._session: str | None = None
 
@@ -80,16 +73,6 @@ class Browser:
     def alive(self) -> bool:
         return self._child.poll() is None
 
-    def begin_anew(self) -> None:
-        """For another test: an empty page that looks as at first, and nothing remembered."""
-        self.call("Page.navigate", url="about:blank")
-        self.listen(0.1)
-        self.call("Fetch.disable")
-        self.call("Storage.clearDataForOrigin", origin="*", storageTypes="all")
-        self.look_like()
-        self.requests.clear()
-        self.complaints.clear()
-
     # -- the protocol --------------------------------------------------------------------------------------
 
     def call(self, method: str, timeout_s: float = 30.0, **params) -> dict:
@@ -108,11 +91,9 @@ class Browser:
         return answer["result"]
 
     def _take(self, message: dict) -> None:
-        """An answer is kept for whoever asked: noting an event may ask something itself."""
+        """An answer is kept for its caller: noting an event may ask something itself."""
         if "id" not in message:
             self._note(message)
-        elif message["id"] in self._ignored:
-            self._ignored.remove(message["id"])
         else:
             self._answers[message["id"]] = message
 
@@ -141,8 +122,6 @@ class Browser:
                 self.complaints.append(f"{params['entry']['text']} {params['entry'].get('url', '')}")
             case "Page.javascriptDialogOpening":
                 self.complaints.append(f"dialog: {params['message']}")
-            case "Fetch.requestPaused":
-                self._answer_paused(params)
 
     def listen(self, seconds: float) -> None:
         """Takes in what the page does meanwhile."""
@@ -150,33 +129,6 @@ class Browser:
         while time.monotonic() < deadline:
             with contextlib.suppress(TimeoutError):
                 self._take(self._next(deadline, "nothing"))
-
-    # -- rewriting answers ---------------------------------------------------------------------------------
-
-    def rewrite(self, path: str, change) -> None:
-        """From now on the answers under `path` go through `change(data)` before the page sees them."""
-        self._rewrite = change
-        self.call("Fetch.enable", patterns=[{"urlPattern": f"*{path}*", "requestStage": "Response"}])
-
-    def _answer_paused(self, params: dict) -> None:
-        def post(method: str, **rest) -> None:
-            self._last_id += 1
-            self._ignored.add(self._last_id)
-            os.write(self._out, json.dumps({"id": self._last_id, "method": method, "sessionId": self._session,
-                                            "params": {"requestId": params["requestId"], **rest}}).encode() + b"\0")
-
-        if "responseErrorReason" in params:
-            post("Fetch.failRequest", errorReason=params["responseErrorReason"])
-            return
-        try:
-            body = self.call("Fetch.getResponseBody", requestId=params["requestId"])
-        except RuntimeError:
-            return  # the page that asked is gone
-        raw = base64.b64decode(body["body"]) if body["base64Encoded"] else body["body"].encode()
-        data = json.loads(raw)
-        self._rewrite(data)
-        post("Fetch.fulfillRequest", responseCode=200, responseHeaders=params.get("responseHeaders", []),
-             body=base64.b64encode(json.dumps(data).encode()).decode())
 
     # -- the page ------------------------------------------------------------------------------------------
 
@@ -200,18 +152,6 @@ class Browser:
             self.listen(0.1)
         return value
 
-    def text(self, selector: str) -> str:
-        return self.ask(f"document.querySelector({json.dumps(selector)})?.textContent ?? null")
-
-    def press(self, *keys: str) -> None:
-        for key in keys:
-            code, number = KEYS[key]
-            about = {"key": key, "code": code, "windowsVirtualKeyCode": number}
-            if key in ("Enter", " "):
-                about["text"] = "\r" if key == "Enter" else " "
-            self.call("Input.dispatchKeyEvent", type="keyDown", **about)
-            self.call("Input.dispatchKeyEvent", type="keyUp", **about)
-
     def look_like(self, *, width: int = 1200, height: int = 900, dark: bool = False, mobile: bool = False) -> None:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=2 if mobile else 1,
                   mobile=mobile)
@@ -225,10 +165,3 @@ class Browser:
         picture = self.call("Page.captureScreenshot", captureBeyondViewport=whole, format="png")
         path.write_bytes(base64.b64decode(picture["data"]))
         return path
-
-    def accessible(self) -> list[dict]:
-        """The tree that assistive technology sees: role, name and properties of each node that it is shown."""
-        nodes = self.call("Accessibility.getFullAXTree")["nodes"]
-        return [{"role": node.get("role", {}).get("value"), "name": node.get("name", {}).get("value", ""),
-                 **{each["name"]: each["value"].get("value") for each in node.get("properties", [])}}
-                for node in nodes if not node.get("ignored")]

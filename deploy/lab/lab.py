@@ -71,10 +71,6 @@ class Lab:
         return [host for name, host in self.hosts.items() if names.is_client(name)]
 
     @property
-    def has_inner(self) -> bool:
-        return self._inner
-
-    @property
     def inner(self) -> Host:
         return self.hosts[names.INNER]
 
@@ -177,7 +173,7 @@ class Lab:
         return link.get_attr("IFLA_STATS64")["rx_packets"]
 
     def pull_down(self) -> None:
-        """The switch itself: its bridge goes down. Everybody keeps a carrier, and reaches nobody."""
+        """The switch itself: its bridge goes down. All hosts keep a carrier, and reach no other."""
         self.switch_ip("link", "set", "dev", _BRIDGE, "down")
 
     def pull_up(self) -> None:

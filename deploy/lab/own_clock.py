@@ -5,7 +5,6 @@
 
 import mmap
 import struct
-import sys
 import time
 from pathlib import Path
 
@@ -33,22 +32,5 @@ class OwnClock:
 
     @property
     def told(self) -> int:
-        """How often somebody was told a time that is not the machine's."""
+        """How often a time was reported that is not the machine's."""
         return _TOLD.unpack_from(self._shared, _TOLD_AT)[0]
-
-
-_TIME_NAMESPACE = """
-import ctypes, os, sys
-CLONE_NEWTIME = 0x80
-libc = ctypes.CDLL(None)
-assert libc.unshare(CLONE_NEWTIME) == 0
-with open("/proc/self/timens_offsets", "w") as offsets:
-    offsets.write(f"monotonic {sys.argv[1]} 0\\n")
-assert libc.setns(os.open("/proc/self/ns/time_for_children", os.O_RDONLY), CLONE_NEWTIME) == 0
-os.execvp(sys.argv[2], sys.argv[2:])
-"""
-
-
-def in_time_namespace(ahead_s: float) -> tuple[str, ...]:
-    """Words before a program: its monotonic clock is so far ahead of the kernel's, as in a time namespace that a container runtime made."""
-    return (sys.executable, "-c", _TIME_NAMESPACE, str(int(ahead_s)))

@@ -6,16 +6,14 @@
         with hedgerow_cluster(lab, disks.path, NodeSettings(durability="disk")) as cluster:
             node.kill_at_once(); print(disks.cut(node.host.name)); node.start()
 
-The program ends, and its mount with it, when whoever started it ends, however that happens.
+The program ends, and its mount with it, when the process that started it ends, however that happens.
 """
 
 import contextlib
 import dataclasses
 import json
-import os
 import select
 import subprocess
-import tempfile
 from pathlib import Path
 
 from deploy.lab.host import Host
@@ -23,7 +21,6 @@ from deploy.lab.lab import Lab
 from deploy.lab.programs import binary
 
 _ANSWERS_WITHIN_S = 30.0
-_PROGRAM = "hr-unsynced-fs"
 
 
 class DiskFailed(RuntimeError):
@@ -62,7 +59,7 @@ class UnsyncedDisks:
             disk.stop()
 
     def cut(self, host: str, seed: int = 0) -> dict:
-        """What the replica's disk has lost, and it is lost when this returns. Nobody may be using the disk; `seed` is for
+        """What the replica's disk has lost, and it is lost when this returns. No process may be using the disk; `seed` is for
         what is torn."""
         return self._disks[host].ask(f"cut {seed}" if self.settings.torn else "cut")
 
@@ -76,7 +73,7 @@ class _Disk:
     def __init__(self, host: Host, backing: Path, mount: Path, settings: DiskSettings):
         self._host, self._mount = host, mount
         self._log = host.scratch("disk") / "log"
-        self._argv = [binary(_PROGRAM), f"--names={settings.names}", f"--ignore_sync={settings.ignore_sync}", backing,
+        self._argv = [binary("hr-unsynced-fs"), f"--names={settings.names}", f"--ignore_sync={settings.ignore_sync}", backing,
                       mount]
         self._child: subprocess.Popen | None = None
 
@@ -116,20 +113,3 @@ class _Disk:
 
     def _said(self) -> str:
         return self._log.read_text(errors="replace")[-2000:]
-
-
-def why_no_fuse() -> str:
-    """Why nothing can be mounted here, as in a container that must not; empty when it can, or when the program fails for
-    another reason, which is no excuse."""
-    try:
-        os.close(os.open("/dev/fuse", os.O_RDWR | os.O_CLOEXEC))
-    except OSError as error:
-        return str(error)
-    with tempfile.TemporaryDirectory(prefix="hedgerow-fuse-") as folder:
-        mount = Path(folder, "mount")
-        mount.mkdir()
-        # Its input ends at once, and so does the mount.
-        done = subprocess.run([binary(_PROGRAM), Path(folder, "disk"), mount], stdin=subprocess.DEVNULL,
-                              capture_output=True, text=True, check=False, timeout=_ANSWERS_WITHIN_S)
-    refused = [line for line in done.stderr.splitlines() if "not permitted" in line or "denied" in line]
-    return refused[0] if refused else ""

@@ -3,7 +3,7 @@
 
 A part is a script that runs in a machine of its own. Parts with real concurrency (`mt`) run one at a time, machines in
 virtual time (`det`) beside them. Each part leaves JUnit files, its own tests' and one that says how it
-ended, for the count of deploy/dev/junit_counts.py; figures go to results/vm/KERNEL.json.
+ended, for the count of tests/runner/junit_counts.py; figures go to results/vm/KERNEL.json.
 """
 
 import concurrent.futures
@@ -27,7 +27,7 @@ from deploy.vm.guest import engines
 from deploy.vm.kernels import Broken, Kernel, Unavailable
 
 VERIFIED = table.VERIFIED
-# Growth of a program's verified instructions that needs somebody's word (--record).
+# Growth of a program's verified instructions that must be confirmed (--record).
 _GROWTH = 1.10
 _REPLAY_SEEDS = 10
 _SHORT_REPLAYS = "6.12"  # of the short part: a machine takes half a minute of a processor, and the others run one seed once
@@ -159,7 +159,7 @@ def test(series: Iterable[str], *, smoke: bool, record: bool, only: list[str] | 
     if reports:
         return 0  # The caller counts.
     table.write()
-    command = [sys.executable, "-m", "deploy.dev.junit_counts", "--skips", "tests/skips.txt", *counted]
+    command = [sys.executable, "tests/runner/junit_counts.py", "--skips", "tests/skips.txt", *counted]
     return subprocess.run(command, cwd=image.PROJECT, check=False).returncode
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-from bench import needs
 from chaos import all as everything
 from chaos import network, rotate_keys, scenario
 from chaos.block import run_block
@@ -22,6 +21,7 @@ from chaos.systems import Settings
 from deploy.lab import Lab, names, netns, node_pins
 from deploy.lab.data_dirs import MODES, DataDirs
 from report.experiments import main as judge
+from tests import needs
 
 PROJECT = Path(__file__).resolve().parents[2]
 TAG = f"self{os.getpid()}5"

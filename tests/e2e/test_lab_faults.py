@@ -17,7 +17,8 @@ from chaos.faults import FaultSpec, World, make
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.own_clock import OwnClock
-from deploy.lab.unsynced_disks import DiskFailed, UnsyncedDisks, why_no_fuse
+from deploy.lab.unsynced_disks import DiskFailed, UnsyncedDisks
+from harness.fuse import why_no_fuse
 
 TAG = f"self{os.getpid()}9"
 

@@ -11,8 +11,8 @@ import time
 import pytest
 
 from deploy.lab import browser as browser_module
-from deploy.lab.browser import Browser
 from harness import machine
+from harness.browser import Browser
 from harness.dns import UdpClient, dig, query, start_dnsperf
 from harness.product import BIN, DNS4, DNS6, METRICS, PROJECT, VIP4
 

@@ -12,13 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from bench import needs
 from chaos import scenario
 from chaos.block import Block, run_block
 from chaos.systems import Settings
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs, remove_all
-from deploy.lab.unsynced_disks import DiskSettings, UnsyncedDisks, why_no_fuse
+from deploy.lab.unsynced_disks import DiskSettings, UnsyncedDisks
+from tests import needs
+from harness.fuse import why_no_fuse
 
 PROJECT = Path(__file__).resolve().parents[2]
 TAG = f"self{os.getpid()}5"

@@ -12,9 +12,9 @@ import time
 import pytest
 import yaml
 
-from deploy.lab.servers.memcached import frame
 from harness.dns import UdpClient
 from harness.product import PROJECT, RAW4, RAW6, wait_until
+from harness.servers import frame
 
 SO_RCVBUFFORCE = 33
 

@@ -5,7 +5,6 @@
 import contextlib
 import ctypes
 import os
-import re
 import signal
 import socket
 import struct
@@ -17,38 +16,20 @@ import pytest
 
 from deploy.dev import walk
 from harness.product import BIN, PROJECT, wait_until
-from harness.steer import IPV4, PORT, Group, made_folder, made_netns
+from harness.steer import IPV4, PORT, Group, fixtures
 from harness.steer_daemons import ADDRESS, FLOWS, NFACCTD_READY, Daemons, daemons_in, dns_question, is_answer
 
 SO_ATTACH_REUSEPORT_CBPF = 51
 SOURCES = IPV4[:16]
 BIND = (str(BIN / "hedgerow-steer"), "bind", "--")
 
-
-@pytest.fixture(scope="module", name="net")
-def _net():
-    with made_netns(f"hr-steerd-{os.getpid()}") as net:
-        yield net
-
-
-@pytest.fixture(name="folder")
-def _folder():
-    with made_folder() as folder:
-        yield folder
+_net, _folder, _group = fixtures("steerd")
 
 
 @pytest.fixture(name="daemons")
 def _daemons(net, folder):
     with daemons_in(net, folder) as daemons:
         yield daemons
-
-
-@pytest.fixture(name="group")
-def _group(net, folder):
-    group = Group(net, folder, f"daemons-{os.getpid()}")
-    yield group
-    group.stop()
-    assert group.left() == []
 
 
 def explained(group: Group, sources=SOURCES) -> dict[str, dict]:

@@ -15,30 +15,16 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import pytest
 
 from harness.product import wait_until
-from harness.steer import IPV4, PORT, Group, Netns, made_folder, made_netns, pid_of, slot_of
+from harness.steer import IPV4, PORT, Netns, fixtures, pid_of, slot_of
 
 SERVER = (sys.executable, "-c", Path(__file__).with_name("harness").joinpath("session_server.py").read_text(encoding="utf-8"))
 UDP = ("--transport", "udp")
 QUIC = (*UDP, "--sessions", "quic")
 LONG, SHORT = b"\xc3\0\0\0\1", b"\x43\0\0\0\0"  # an Initial packet of QUIC version 1, and one of an open connection
 
-
-@pytest.fixture(scope="module", name="net")
-def _net():
-    with made_netns(f"hr-reload-{os.getpid()}") as net:
-        yield net
-
-
-@pytest.fixture(name="group")
-def _group(net):
-    with made_folder() as folder:
-        group = Group(net, folder, f"reload-{os.getpid()}")
-        yield group
-        group.stop()
-        assert group.left() == []
+_net, _folder, _group = fixtures("reload")
 
 
 class Session:

@@ -17,24 +17,11 @@ import pytest
 from deploy.lab import netns
 from harness.product import BIN, wait_until
 from harness.screen import LEAVE, Screen
-from harness.steer import IPV4, IPV6, PORT, Group, made_folder, made_netns, pid_of, scraped, slot_of
+from harness.steer import IPV4, IPV6, PORT, Group, fixtures, pid_of, scraped, slot_of
 
 SO_ATTACH_REUSEPORT_CBPF = 51
 
-
-@pytest.fixture(scope="module", name="net")
-def _net():
-    with made_netns(f"hr-steer-{os.getpid()}") as net:
-        yield net
-
-
-@pytest.fixture(name="group")
-def _group(net):
-    with made_folder() as folder:
-        group = Group(net, folder, f"run-{os.getpid()}")
-        yield group
-        group.stop()
-        assert group.left() == []
+_net, _folder, _group = fixtures("run")
 
 
 def test_a_source_meets_one_worker_on_both_transports_and_explain_names_it(net, group):

@@ -18,10 +18,10 @@ import urllib.request
 import pytest
 
 from bench.manifest import binary
-from deploy.lab.own_clock import in_time_namespace
 from harness import machine
 from harness.dns import dig, who_answers
 from harness.product import METRICS, VIP4, VIP6, wait_until
+from harness.time_namespace import in_time_namespace
 
 # A loopback address of this test alone; nothing else listens there.
 HOST = "127.91.7.5"

@@ -15,11 +15,12 @@ import pytest
 
 from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
-from deploy.lab.own_clock import OwnClock, in_time_namespace
+from deploy.lab.own_clock import OwnClock
 from deploy.lab.programs import binary
 from deploy.lab.servers.hedgerow_node import HedgerowNode
 from harness.dns import UdpClient
 from harness.product import BIN, VIP4, wait_until
+from harness.time_namespace import in_time_namespace
 
 PROJECT = Path(__file__).resolve().parents[2]
 SERVES = ""

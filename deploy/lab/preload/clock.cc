@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // hr-clock.so: a wall clock of its own for one process of the lab, which can jump while the machine's stands
-// (setting that one would hit everybody). It stands before the C library's calls that tell the time, that stamp
-// received datagrams, and that wait until a time. The monotonic clocks are the machine's, as they are when a
-// real wall clock is set. Preloaded by deploy/lab (NodeSettings.own_clock) with HEDGEROW_LAB_CLOCK, the file of
+// (setting that one would change it for all processes). It stands before the C library's calls that tell the time, that
+// stamp received datagrams, and that wait until a time. The monotonic clocks are the machine's, as they are when a real
+// wall clock is set. Preloaded by deploy/lab (NodeSettings.own_clock) with HEDGEROW_LAB_CLOCK, the file of
 // deploy/lab/own_clock.py; the product knows nothing of it. What it does not reach: system calls that do not go
 // through the C library, and timers of the kernel on the wall clock.
 #include <dlfcn.h>
@@ -137,7 +137,7 @@ int recvmmsg(int socket, mmsghdr* messages, unsigned int count, int flags, times
 
 int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex, const timespec* until) {
   static const auto next = Next<int (*)(pthread_cond_t*, pthread_mutex_t*, const timespec*)>("pthread_cond_timedwait");
-  // By its attribute the condition may wait by the monotonic clock. Nothing asks it: whoever has set that has
+  // By its attribute the condition may wait by the monotonic clock. Nothing asks it: a caller that has set it has
   // also taken `until` from there, and no monotonic clock is anywhere near the wall clock.
   timespec monotonic{};
   clock_gettime(CLOCK_MONOTONIC, &monotonic);

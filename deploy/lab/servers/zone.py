@@ -43,8 +43,3 @@ def master_file(identity: str) -> str:
 
 def quoted(record: Record) -> str:
     return f'"{record.value}"' if record.kind == "TXT" else record.value
-
-
-def dnsperf_queries(count: int = NUMBERED_NAMES) -> str:
-    """A query file for dnsperf over the numbered names."""
-    return "".join(f"n{number % NUMBERED_NAMES}.{ORIGIN} A\n" for number in range(count))

@@ -14,7 +14,7 @@ import time
 from pathlib import Path
 
 from deploy.lab import Host
-from deploy.lab.servers.memcached import frame
+from harness.servers import frame
 
 COUNTERS, REGISTERS = 4, 8
 HEADER = "client,kind,key,value,intended_ns,sent_ns,ended_ns,ending,attempts\n"

@@ -20,7 +20,7 @@ import pytest
 import yaml
 
 from deploy.lab import VIP_DNS, VIP_RAW, Lab
-from deploy.lab.names import INNER_NET_IPV4, INNER_NET_IPV6
+from deploy.lab.names import INNER, INNER_NET_IPV4, INNER_NET_IPV6
 from harness import identity, machine
 
 PROJECT = Path(__file__).resolve().parents[3]
@@ -83,7 +83,7 @@ class Product:
             "backends": [{"name": host.name, "address": host.ipv6 if six else host.ipv4, "port": 4000 if raw else 53}
                          for host in self.lab.replicas],
         }
-        if self.lab.has_inner:  # what the client host hides comes from its own address
+        if INNER in self.lab.hosts:  # what the client host hides comes from its own address
             service["clients"] = ([INNER_NET_IPV6, self.lab.client.ipv6] if six else
                                   [INNER_NET_IPV4, self.lab.client.ipv4])
         if raw:

@@ -10,15 +10,16 @@ import contextlib
 import time
 
 from deploy.lab import Lab
-from deploy.lab.servers import DNS_SERVERS, OTHER_SERVERS, Server, ask
+from deploy.lab.servers import DNS_SERVERS, Server, ask
 from harness.echo import EchoServer
 from harness.node import NodeStub
 from harness.product import Product
 from harness.recipes import RadiusServer, SipServer, Snmpd
+from harness.servers import CoapServer, Memcached, Turnserver
 from harness.unpaired import SessionServer, SinkServer
 from no_harm.servers import Replica
 
-SERVERS = {**DNS_SERVERS, **OTHER_SERVERS, "echo": EchoServer, "node": NodeStub, "sessions": SessionServer, "sink": SinkServer,
+SERVERS = {**DNS_SERVERS, "memcached": Memcached, "turnserver": Turnserver, "coap": CoapServer, "echo": EchoServer, "node": NodeStub, "sessions": SessionServer, "sink": SinkServer,
            "radius": RadiusServer, "sip": SipServer, "snmpd": Snmpd, "no-harm": Replica}
 
 

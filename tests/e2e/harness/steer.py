@@ -12,6 +12,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from pyroute2 import IPRoute
 
 from deploy.lab import netns
@@ -203,3 +204,25 @@ def made_folder() -> Iterator[Path]:
     with tempfile.TemporaryDirectory(prefix="hr-steer-") as folder:
         os.chmod(folder, 0o755)  # workers of other users reach their socket through it
         yield Path(folder)
+
+
+def fixtures(kind: str) -> tuple:
+    """For a module's tests: `net`, which they share, and each one's `folder` and `group`, of which nothing is left behind."""
+    @pytest.fixture(scope="module", name="net")
+    def net():
+        with made_netns(f"hr-{kind}-{os.getpid()}") as made:
+            yield made
+
+    @pytest.fixture(name="folder")
+    def folder():
+        with made_folder() as made:
+            yield made
+
+    @pytest.fixture(name="group")
+    def group(net, folder):
+        made = Group(net, folder, f"{kind}-{os.getpid()}")
+        yield made
+        made.stop()
+        assert made.left() == []
+
+    return net, folder, group

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The shipped units on a machine without systemd: their users as plain numbers, their folders on the BPF file system made
-by systemd-tmpfiles from the shipped file, their programs confined as the units say (deploy/lab/unit_confinement.py).
+by systemd-tmpfiles from the shipped file, their programs confined as the units say (unit_confinement.py).
 """
 
 import contextlib
@@ -10,8 +10,8 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploy.lab.unit_confinement import Confinement
 from deploy.lab.unit_file import UNITS, UnitFile
+from harness.unit_confinement import Confinement
 
 BPFFS = Path("/sys/fs/bpf")
 # Numbers that no account of this machine has.

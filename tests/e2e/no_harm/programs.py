@@ -7,9 +7,9 @@ import secrets
 import socket
 import time
 
-from deploy.lab.servers.memcached import frame
 from harness import recipes
 from harness.dns import UdpClient, parse, query
+from harness.servers import frame
 from no_harm.servers import RADIUS_SECRET, TSIG, UPDATED, VPN_SERVER, OpenVpn
 
 # What differs between two runs of one client at one server.

@@ -9,9 +9,10 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploy.lab.servers import CoapServer, Knot, Memcached, Server, Turnserver, round_trip
+from deploy.lab.servers import Knot, Server, round_trip
 from harness.product import wait_until
 from harness.recipes import Snmpd
+from harness.servers import CoapServer, Memcached, Turnserver
 from harness.unpaired import SinkServer
 from no_harm.scripted import ScriptedServer
 

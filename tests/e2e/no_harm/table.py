@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import yaml
 
-from deploy.lab.servers import CoapServer, Turnserver
 from harness.product import PROJECT
 from harness.recipes import RadiusServer, SipServer, Snmpd
+from harness.servers import CoapServer, Turnserver
 from no_harm import packets, programs, servers
 from no_harm.scripted import HARMS, ScriptedServer
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 
-from deploy.dev import run_pytest
+from tests.runner import run_pytest
 
 _TEST_SH = run_pytest.PROJECT / "deploy" / "dev" / "test.sh"
 

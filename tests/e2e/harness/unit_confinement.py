@@ -57,9 +57,9 @@ class Confinement:
         """To stand before an absolute command line. The program runs under the same pid."""
         given = {"unit": str(self.unit.path), "uid": self.uid, "gid": self.gid, "groups": self.groups,
                  "writable": [str(path) for path in self.writable], "seccomp": seccomp_filter(self.unit).hex()}
-        project = Path(__file__).resolve().parents[2]
+        project = Path(__file__).resolve().parents[3]
         return ["unshare", "--mount", "--propagation", "private", "env", f"PYTHONPATH={project}", sys.executable, "-B", "-m",
-                "deploy.lab.unit_confinement", json.dumps(given)]
+                "tests.e2e.harness.unit_confinement", json.dumps(given)]
 
 
 def _enter(given: dict, command: list[str]) -> None:

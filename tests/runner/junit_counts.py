@@ -129,7 +129,7 @@ def read_skips(path: Path) -> list[tuple[str, str]]:
 
 
 def judge_skips(outcomes: list[Outcome], allowed: list[tuple[str, str]]) -> list[Outcome]:
-    """Turns each skip that nobody listed into a failure."""
+    """Turns each skip that is not listed into a failure."""
     judged = []
     for outcome in outcomes:
         if outcome.state == SKIPPED and not any(fnmatch.fnmatchcase(outcome.test, pattern) for pattern, _ in allowed):

@@ -23,7 +23,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 
-from deploy.dev import cpu_time
+from tests.runner import cpu_time
 
 PROJECT = Path(__file__).resolve().parents[2]
 END_TO_END = PROJECT / "tests" / "e2e"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""For tests: the .deb packages of this build, as `./dev package` makes them (package.sh)."""
+"""The .deb packages of this build, as `./dev package` makes them (deploy/dev/package.sh)."""
 
 import fcntl
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 from deploy.lab.programs import binary
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 def make(folder: Path) -> dict[str, Path]:

@@ -3,7 +3,7 @@
 
 import pytest
 
-from deploy.dev import junit_counts
+from tests.runner import junit_counts
 
 CTEST = """<testsuite name="Linux">
   <testcase name="a_test:A.Passes" classname="a_test:A.Passes" time="0.01" status="run"/>

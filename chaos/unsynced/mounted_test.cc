@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "chaos/unsynced/mounted.h"
+#include "chaos/unsynced/mounted_test.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from deploy.dev import cpu_time
+from tests.runner import cpu_time
 
 BURN = "import time\nuntil = time.process_time() + 0.3\nwhile time.process_time() < until: pass"
 
