@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How long a heartbeat waits for its answer: from a node's kernel programs (`xdp`), from the same node's process with that
 offload off (`process`), and from a process that only echoes datagrams of the same length (`echo`); on an idle machine and with
-two busy processes for each processor. The probe stands in for the node's leader in a cluster of two, seals its heartbeats as a
+two busy processes for each processor. hr-load stands in for the node's leader in a cluster of two, seals its heartbeats as a
 leader does, and runs under SCHED_FIFO: what waits for a processor is the answer, never the question.
 """
 
@@ -10,7 +10,7 @@ import contextlib
 import json
 from collections.abc import Iterator
 
-from bench import experiment, series, store_load
+from bench import experiment, series
 from bench.histogram import Histogram, percentiles
 from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most
@@ -19,7 +19,7 @@ from deploy.lab import Lab
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.lab import XdpOnSwitch
 from deploy.lab.programs import bpf_object
-from deploy.lab.servers.hedgerow_node import HedgerowNode, NodeSettings
+from deploy.lab.servers.hedgerow_node import PEER_PORT, HedgerowNode, NodeSettings
 from deploy.lab.waiting import until
 from plots import looks
 from plots.charts import Charts, Tails
@@ -30,16 +30,20 @@ SERVERS, LOADS = ("xdp", "process", "echo"), ("idle", "stress")
 STRESS_PER_CPU = 2
 FIFO_PRIORITY = 50
 ECHO_PORT = 4802
-WARM_UP = 200  # its questions that are not measured
+HEARTBEAT_BYTES = 88  # of a header and hr_peer_heartbeat (bpf/abi/peer_abi.h)
+_WARM_UP_S = 1.0  # a node under stress has to hear of its leader, and to open its kernel part
 _UP_WITHIN_S = 10.0
 _PERCENTILES = ("p50", "p95", "p99", "max")
 
 
-def figures(report: dict) -> dict:
-    latency = store_load.latency_of(report)
-    return {"n": report["answered"] + report["lost"], "lost": report["lost"], "others": report["others"],
-            "send_lag_p99_us": Histogram.from_json(report["send_lag"]).quantile(0.99) / 1e3,
-            **percentiles([latency], "us", _PERCENTILES)}
+def latency_of(run: dict) -> Histogram:
+    return Histogram.from_json(run["client"]["histograms"]["latency"])
+
+
+def figures(client: dict) -> dict:
+    summary = client["summary"]
+    return {"n": summary["n"], "lost": summary["lost"], "others": summary["stray"] + summary["duplicates"],
+            "send_lag_p99_us": summary["send_lag_p99_us"], **percentiles([latency_of({"client": client})], "us", _PERCENTILES)}
 
 
 def row_of(load: str, server: str, runs: list[dict]) -> dict:
@@ -47,7 +51,7 @@ def row_of(load: str, server: str, runs: list[dict]) -> dict:
     answered = sum(each["n"] - each["lost"] for each in runs)
     by_kernel = None if server == "echo" else sum(each["by_kernel"] for each in runs) / max(1, answered)
     return {"server": server, "load": load, "runs": len(runs), "n": sum(each["n"] for each in runs),
-            "lost": sum(each["lost"] for each in runs), **percentiles((store_load.latency_of(each["report"]) for each in runs), "us", _PERCENTILES),
+            "lost": sum(each["lost"] for each in runs), **percentiles(map(latency_of, runs), "us", _PERCENTILES),
             **{f"{name}_us_{label}": pick(each[f"{name}_us"] for each in runs) for name in _PERCENTILES
                for label, pick in (("min", min), ("max", max))},
             "by_kernel": by_kernel, "xdp": runs[0]["xdp"], "config_hash": runs[0]["config_hash"]}
@@ -68,17 +72,18 @@ def must_show(rows: list[dict]) -> list[Check]:
 
 @contextlib.contextmanager
 def serving(lab: Lab, server: str) -> Iterator[tuple[list[str], HedgerowNode | None]]:
-    """What the probe must be told, and the node, if it is one."""
-    host, probe = lab.replicas
+    """What hr-load must be told, and the node, if it is one."""
+    host, leader = lab.replicas
     if server == "echo":
         with BenchServer(host, "hr-echo-server", [f"--listen={host.ipv4}:{ECHO_PORT}"]):
-            yield [f"--echo={host.ipv4}:{ECHO_PORT}", f"--from={probe.ipv4}:{ECHO_PORT}"], None
+            yield [f"--target={host.ipv4}:{ECHO_PORT}", f"--request_bytes={HEARTBEAT_BYTES}"], None
         return
     settings = NodeSettings(offloads=(("xdp", "native"),) if server == "xdp" else (("heartbeat", "off"),))
     with (DataDirs(TAG, "memory") as data, XdpOnSwitch(lab, [host], bpf_object("node_pass")),
           HedgerowNode(host, 1, lab.replicas, data.path / host.name, settings) as node):
         _wait_until_up(node, server == "xdp")
-        yield [f"--leader_of={node.file}"], node
+        yield [f"--target={host.ipv4}:{PEER_PORT}", f"--from={leader.ipv4}:{PEER_PORT}", "--workload=heartbeat",
+               f"--cluster_id={settings.cluster_id}", f"--cluster_key={settings.cluster_key}"], node
 
 
 def _wait_until_up(node: HedgerowNode, wanted: bool) -> None:
@@ -96,20 +101,22 @@ def answered_by_kernel(status: dict) -> int:
 
 def measure_cell(lab: Lab, load: str, server: str, arguments: argparse.Namespace) -> dict:
     """One run: a fresh server."""
-    probe = lab.replicas[1]
+    warm_up = round(_WARM_UP_S * 1e6 / arguments.interval_us)
     with serving(lab, server) as (target, node), stress(lab.client, STRESS_PER_CPU if load == "stress" else 0):
-        flags = [f"--questions={arguments.questions}", f"--interval={arguments.interval_us:g}us", f"--fifo={FIFO_PRIORITY}"]
-        done = probe.run([binary("hr-heartbeat-probe"), *target, *flags], timeout=120 + arguments.questions * 0.01)
+        flags = ["--loop=open", f"--rate={1e6 / arguments.interval_us:g}", f"--requests={arguments.questions}", f"--warmup={warm_up}",
+                 "--poll_ahead=50us"]
+        done = lab.replicas[1].run(["chrt", "--fifo", str(FIFO_PRIORITY), binary("hr-load"), *target, *flags],
+                                   timeout=120 + arguments.questions * 0.01)
         status = node.status() if node else None
-    report = json.loads(done.stdout)
-    config = {"server": server, "load": load, "probe": flags,
+    client = json.loads(done.stdout)
+    config = {"server": server, "load": load, "client": flags, "fifo": FIFO_PRIORITY,
               "node": {key: node.config[key] for key in ("durability", "offloads") if key in node.config} if node else None}
     xdp = None
     if node is not None:
         xdp = next(each.get("detail", "") for each in status["offloads"] if each["name"] == "heartbeat")
     # Some of the warm-up are among what the kernel counts: never more than there were, so this is never too much.
-    by_kernel = max(0, answered_by_kernel(status) - WARM_UP) if status else None
-    return {**figures(report), "by_kernel": by_kernel, "xdp": xdp, "report": report, "status": status, "config": config}
+    by_kernel = max(0, answered_by_kernel(status) - warm_up) if status else None
+    return {**figures(client), "by_kernel": by_kernel, "xdp": xdp, "client": client, "status": status, "config": config}
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
@@ -125,7 +132,7 @@ EXPERIMENT = experiment.Experiment(
     Charts("How long a heartbeat waits for its answer", looks.HEARTBEATS, "server",
            (Tails(panel=("load",), key=("load", "server"), unit="us",
                   titles={"idle": "idle machine", "stress": "two busy processes for each processor"}),),
-           series.tails(lambda run: [(f"{run['load']}-{run['server']}", store_load.latency_of(run["report"]))], "us", spreads=True)),
+           series.tails(lambda run: [(f"{run['load']}-{run['server']}", latency_of(run))], "us", spreads=True)),
     measure=measure, options=(
         experiment.some("--servers", SERVERS), experiment.some("--loads", LOADS),
         experiment.number("--questions", 10_000, 1, 100_000, help="of each run"),

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What bench/kv.py and bench/offload.py share: one run of a load on a replicated store (hr-kv-load), its report and what everybody's
-processor time was when its measured part began and ended; and the rounds of cells that differ in store and load.
+"""What bench/kv.py and bench/offload.py share: one run of a load on a replicated store (hr-kv-load), its report and what all
+processes' time was when its measured part began and ended; and the rounds of cells that differ in store and load.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from deploy.lab.cluster import Cluster
 from deploy.lab.servers.store_node import StoreNode
 
 KEYS = 100  # of each client: few enough that the puts before have written what the gets ask for
-TIMEOUT_NS = 1_000_000_000  # of hr-kv-load and hr-heartbeat-probe: what is lost has waited that long
+TIMEOUT_NS = 1_000_000_000  # of hr-kv-load: what is lost has waited that long
 
 
 @dataclasses.dataclass

@@ -81,19 +81,19 @@ absl::Status CheckOptions(const LoadOptions& options, const Workload& workload) 
 
 }  // namespace
 
-absl::StatusOr<LoadEngine> LoadEngine::Make(const LoadOptions& options, const Workload* workload,
-                                            ProgressHook progress) {
+absl::StatusOr<LoadEngine> LoadEngine::Make(const LoadOptions& options, Workload* workload, ProgressHook progress) {
   if (absl::Status status = CheckOptions(options, *workload); !status.ok()) return status;
   std::vector<UdpSocket> sockets;
   for (uint64_t i = 0; i < options.flows; ++i) {
-    absl::StatusOr<UdpSocket> socket = UdpSocket::Open(options.target);
+    absl::StatusOr<UdpSocket> socket =
+        options.from.has_value() ? UdpSocket::Listen(*options.from) : UdpSocket::Open(options.target);
     if (!socket.ok()) return socket.status();
     sockets.push_back(*std::move(socket));
   }
   return LoadEngine(options, workload, std::move(progress), std::move(sockets));
 }
 
-LoadEngine::LoadEngine(const LoadOptions& options, const Workload* workload, ProgressHook progress,
+LoadEngine::LoadEngine(const LoadOptions& options, Workload* workload, ProgressHook progress,
                        std::vector<UdpSocket> sockets)
     : options_(options),
       workload_(workload),
@@ -138,7 +138,8 @@ int64_t LoadEngine::NextSendNs() const {
 }
 
 void LoadEngine::WaitAndReceive() {
-  int64_t due_ns = std::min(NextSendNs(), window_.NextDueNs());
+  const int64_t send_ns = NextSendNs();
+  int64_t due_ns = std::min(send_ns == kNeverNs ? send_ns : send_ns - options_.poll_ahead_ns, window_.NextDueNs());
   // Nothing is owed any more: only late answers can come.
   if (due_ns == kNeverNs) due_ns = last_finish_ns_ + options_.linger_ns;
   due_ns = std::min(due_ns, next_progress_ns_);
@@ -166,6 +167,10 @@ void LoadEngine::OnDatagram(size_t flow, std::span<const uint8_t> datagram, cons
     return;
   }
   const Decoded decoded = workload_->Decode(datagram, flow, window_.next_seq());
+  if (!decoded.reply.empty()) {
+    sockets_[flow].SendOne({reinterpret_cast<const uint8_t*>(decoded.reply.data()), decoded.reply.size()}, peer);
+    return;
+  }
   if (decoded.result == DecodeResult::kStray) {
     ++counters.stray;
     return;

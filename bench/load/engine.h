@@ -47,6 +47,8 @@ struct LoadOptions {
   int64_t timeout_ns = 1'000'000'000;
   int64_t linger_ns = 0;  // How long to listen on for late and duplicate answers after the last request.
   uint64_t flows = 1;     // Sockets; request i uses socket i % flows.
+  std::optional<Address> from = std::nullopt;  // Where the one socket is bound.
+  int64_t poll_ahead_ns = 0;  // Open loop: polls so long before a request is due. A timer alone wakes it too late.
   bool keep_records = false;
 };
 
@@ -67,7 +69,7 @@ struct LoadCounters {
   uint64_t hedges = 0;         // Sent by this client after the delay.
   uint64_t copies = 0;         // Sent by this client with the request.
   uint64_t losers = 0;         // Second answers explained by this client's own second copy.
-  uint64_t duplicates = 0;     // Second answers nobody asked for.
+  uint64_t duplicates = 0;     // Second answers that no second copy explains.
   uint64_t late = 0;           // Answers after the deadline.
   uint64_t wrong = 0;          // The right id with the wrong content; of these ...
   uint64_t wrong_waiting = 0;  // ... while the request of that id had no answer yet.
@@ -105,14 +107,13 @@ class LoadEngine {
 
   // `workload` outlives the engine. `progress`, when given, is called about once a second and when the
   // measured part begins and ends.
-  static absl::StatusOr<LoadEngine> Make(const LoadOptions& options, const Workload* workload, ProgressHook progress);
+  static absl::StatusOr<LoadEngine> Make(const LoadOptions& options, Workload* workload, ProgressHook progress);
 
   // Runs to the end. Bounded: no request lives longer than its time-out.
   LoadResult Run();
 
  private:
-  LoadEngine(const LoadOptions& options, const Workload* workload, ProgressHook progress,
-             std::vector<UdpSocket> sockets);
+  LoadEngine(const LoadOptions& options, Workload* workload, ProgressHook progress, std::vector<UdpSocket> sockets);
 
   bool Finished(int64_t now_ns) const;
   bool IsMeasured(uint64_t seq) const { return seq >= options_.warmup; }
@@ -140,7 +141,7 @@ class LoadEngine {
   void ReportProgress(LoadProgress::Event event);
 
   LoadOptions options_;
-  const Workload* workload_;
+  Workload* workload_;
   ProgressHook progress_;
   std::vector<UdpSocket> sockets_;
   std::vector<int> fds_;

@@ -94,6 +94,23 @@ TEST(LoadEngine, OpenLoopKeepsItsRateAndUsesAllSockets) {
   EXPECT_GT(result.wall_ns, 150'000'000);
 }
 
+TEST(LoadEngine, RequestsLeaveFromTheAddressThatItIsTold) {
+  const Address own = UdpSocket::Listen(*ParseAddress("127.0.0.1:0")).value().LocalAddress().value();
+  std::atomic<int> from_there = 0;
+  TestServer server([&](UdpSocket& socket, std::span<uint8_t> datagram, const Address& peer) {
+    from_there += peer.SameAs(own);
+    Echo(socket, datagram, peer);
+  });
+  const LoadResult result = RunRaw({.loop = LoadOptions::Loop::kOpen,
+                                    .target = server.address(),
+                                    .requests = 20,
+                                    .rate_per_second = 1'000,
+                                    .from = own,
+                                    .poll_ahead_ns = 50'000});
+  EXPECT_EQ(result.counters.answered, 20u);
+  EXPECT_EQ(from_there, 20);
+}
+
 TEST(LoadEngine, SilentServerLosesEveryRequestAtItsTimeout) {
   TestServer server(Silence);
   const LoadResult result = RunRaw({.loop = LoadOptions::Loop::kOpen,

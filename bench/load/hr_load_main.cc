@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // hr-load: the UDP load generator. Closed loop (the published workload) or open loop (send times fixed ahead),
-// raw or dns requests, with or without application hedging (`--hedge_target`). Prints progress as JSON lines on
-// stderr and the report as JSON on stdout or into --out. Started by the runners in bench/*.py;
+// raw or dns requests or heartbeats, with or without application hedging (`--hedge_target`). Prints progress as JSON
+// lines on stderr and the report as JSON on stdout or into --out. Started by the runners in bench/*.py;
 // docs/benchmarks.md explains the figures.
 #include <cstdio>
 #include <fstream>
-#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -53,10 +52,14 @@ ABSL_FLAG(uint64_t, in_flight, 1, "closed loop: requests that wait for an answer
 ABSL_FLAG(absl::Duration, timeout, absl::Seconds(1), "when the client gives a request up");
 ABSL_FLAG(absl::Duration, linger, absl::Milliseconds(500), "how long to listen for late answers at the end");
 ABSL_FLAG(uint64_t, sockets, 1, "how many sockets (client ports) to send from");
-ABSL_FLAG(std::string, workload, "raw", "raw or dns");
+ABSL_FLAG(std::string, from, "", "own address:port; empty: any");
+ABSL_FLAG(absl::Duration, poll_ahead, absl::ZeroDuration(), "open loop: polls so long before a request is due");
+ABSL_FLAG(std::string, workload, "raw", "raw, dns or heartbeat");
 ABSL_FLAG(uint32_t, first_id, 0, "raw: id of the first request");
 ABSL_FLAG(uint32_t, request_bytes, 4, "raw: length of a request, the id included");
 ABSL_FLAG(int32_t, load_offset, -1, "raw: place of the server's load in an answer; -1: it reports none");
+ABSL_FLAG(uint64_t, cluster_id, 0, "heartbeat: of the cluster of two whose node 1 is asked by its leader");
+ABSL_FLAG(std::string, cluster_key, "", "heartbeat: in hexadecimal");
 ABSL_FLAG(std::string, names, "", "dns: names separated by commas, or @FILE with one per line");
 ABSL_FLAG(std::string, mode, "", "what the report calls this run");
 ABSL_FLAG(std::string, out, "", "file for the JSON report; standard output when empty");
@@ -88,7 +91,10 @@ absl::StatusOr<std::unique_ptr<Workload>> WorkloadFromFlags() {
     return MakeRawWorkload(absl::GetFlag(FLAGS_first_id), absl::GetFlag(FLAGS_request_bytes),
                            load_offset < 0 ? std::nullopt : std::optional<size_t>(load_offset));
   }
-  if (kind != "dns") return absl::InvalidArgumentError(absl::StrCat("--workload is raw or dns, not '", kind, "'"));
+  if (kind == "heartbeat")
+    return MakeHeartbeatWorkload(absl::GetFlag(FLAGS_cluster_id), absl::GetFlag(FLAGS_cluster_key));
+  if (kind != "dns")
+    return absl::InvalidArgumentError(absl::StrCat("--workload is raw, dns or heartbeat, not '", kind, "'"));
   absl::StatusOr<std::vector<std::string>> names = Names();
   if (!names.ok()) return names.status();
   return MakeDnsWorkload(*names, absl::GetFlag(FLAGS_sockets));
@@ -133,6 +139,12 @@ absl::StatusOr<LoadOptions> OptionsFromFlags() {
   }
   options.loop = loop == "open" ? LoadOptions::Loop::kOpen : LoadOptions::Loop::kClosed;
   if (absl::Status status = AddTargets(options); !status.ok()) return status;
+  if (const std::string text = absl::GetFlag(FLAGS_from); !text.empty()) {
+    absl::StatusOr<Address> from = ParseAddress(text);
+    if (!from.ok()) return from.status();
+    options.from = *from;
+  }
+  options.poll_ahead_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_poll_ahead));
   options.hedge_delay_ns = absl::ToInt64Nanoseconds(absl::GetFlag(FLAGS_hedge_delay));
   options.hedge_budget = absl::GetFlag(FLAGS_hedge_budget);
   options.rate_per_second = absl::GetFlag(FLAGS_rate);
@@ -175,16 +187,6 @@ void PrintProgress(const LoadProgress& progress) {
       static_cast<double>(progress.window_p50_ns) / 1e6, static_cast<double>(progress.window_max_ns) / 1e6);
 }
 
-absl::Status Write(const std::string& path, const std::string& text) {
-  if (path.empty()) {
-    std::cout << text << std::flush;
-    return std::cout ? absl::OkStatus() : absl::DataLossError("cannot write the report to standard output");
-  }
-  std::ofstream file(path);
-  file << text << std::flush;
-  return file ? absl::OkStatus() : absl::DataLossError(absl::StrCat("cannot write '", path, "'"));
-}
-
 absl::Status RunFromFlags() {
   absl::StatusOr<std::unique_ptr<Workload>> workload = WorkloadFromFlags();
   if (!workload.ok()) return workload.status();
@@ -196,11 +198,11 @@ absl::Status RunFromFlags() {
   const LoadResult result = engine->Run();
   const std::string csv = absl::GetFlag(FLAGS_csv);
   if (!csv.empty()) {
-    if (absl::Status status = Write(csv, RecordsCsv(result)); !status.ok()) return status;
+    if (absl::Status status = WriteTo(csv, RecordsCsv(result)); !status.ok()) return status;
   }
   std::string mode = absl::GetFlag(FLAGS_mode);
   if (mode.empty()) mode = options->hedges ? "app-cc" : "baseline";
-  return Write(absl::GetFlag(FLAGS_out), ReportJson(mode, *options, result));
+  return WriteTo(absl::GetFlag(FLAGS_out), ReportJson(mode, *options, result));
 }
 
 }  // namespace

@@ -17,8 +17,8 @@ std::string MicrosecondsOrEmpty(int64_t ns) {
 std::string Counters(const LoadOptions& options, const LoadResult& result) {
   const LoadCounters& counters = result.counters;
   return absl::StrFormat(
-      R"("n":%d,"warmup":%d,"lost":%d,"timeouts":%d,"send_errors":%d,"hedges":%d,"copies":%d,"losers":%d,"duplicates":%d,)"
-      R"("late":%d,"wrong":%d,"wrong_waiting":%d,"stray":%d)",
+      R"("n":%d,"warmup":%d,"lost":%d,"timeouts":%d,"send_errors":%d,"hedges":%d,"copies":%d,"losers":%d,)"
+      R"("duplicates":%d,"late":%d,"wrong":%d,"wrong_waiting":%d,"stray":%d)",
       options.requests, options.warmup, options.requests - counters.answered, counters.timeouts, counters.send_errors,
       counters.hedges, counters.copies, counters.losers, counters.duplicates, counters.late, counters.wrong,
       counters.wrong_waiting, counters.stray);

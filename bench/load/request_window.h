@@ -42,7 +42,7 @@ struct Request {
 enum class AnswerVerdict {
   kFirst,      // The answer of a pending request.
   kLoser,      // A further answer that the client's own hedge explains; the hedging client discards it.
-  kDuplicate,  // A further answer nobody asked for.
+  kDuplicate,  // A further answer that no copy explains.
   kLate,       // The client had given up already.
   kUnknown,    // Of a request that was never sent, or so old that its slot was used again.
 };

@@ -40,7 +40,7 @@ class DnsWorkload final : public Workload {
   DnsWorkload(std::vector<std::vector<uint8_t>> questions, uint64_t flows)
       : questions_(std::move(questions)), flows_(flows) {}
 
-  size_t Encode(uint64_t seq, std::span<uint8_t, kMaxRequestBytes> out) const override {
+  size_t Encode(uint64_t seq, std::span<uint8_t, kMaxRequestBytes> out) override {
     const uint64_t id = (seq / flows_) % kIds;
     const uint8_t header[kHeaderBytes] = {static_cast<uint8_t>(id >> 8), static_cast<uint8_t>(id), 1 /* RD */, 0, 0, 1};
     std::memcpy(out.data(), header, kHeaderBytes);
@@ -49,7 +49,7 @@ class DnsWorkload final : public Workload {
     return kHeaderBytes + question.size();
   }
 
-  Decoded Decode(std::span<const uint8_t> datagram, uint64_t flow, uint64_t next_seq) const override {
+  Decoded Decode(std::span<const uint8_t> datagram, uint64_t flow, uint64_t next_seq) override {
     if (datagram.size() < kHeaderBytes || next_seq <= flow) return {};
     const bool is_response = (datagram[2] & 0x80) != 0;
     if (!is_response) return {};

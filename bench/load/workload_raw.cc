@@ -19,14 +19,14 @@ class RawWorkload final : public Workload {
   RawWorkload(uint32_t first_id, size_t request_bytes, std::optional<size_t> load_offset)
       : first_id_(first_id), request_bytes_(request_bytes), load_offset_(load_offset) {}
 
-  size_t Encode(uint64_t seq, std::span<uint8_t, kMaxRequestBytes> out) const override {
+  size_t Encode(uint64_t seq, std::span<uint8_t, kMaxRequestBytes> out) override {
     const auto id = static_cast<uint32_t>(first_id_ + seq);
     for (size_t i = 0; i < kIdBytes; ++i) out[i] = static_cast<uint8_t>(id >> (8 * i));
     std::memset(out.data() + kIdBytes, kPadding, request_bytes_ - kIdBytes);
     return request_bytes_;
   }
 
-  Decoded Decode(std::span<const uint8_t> datagram, uint64_t /*flow*/, uint64_t next_seq) const override {
+  Decoded Decode(std::span<const uint8_t> datagram, uint64_t /*flow*/, uint64_t next_seq) override {
     if (datagram.size() < kIdBytes || next_seq == 0) return {};
     uint32_t id = 0;
     for (size_t i = 0; i < kIdBytes; ++i) id |= static_cast<uint32_t>(datagram[i]) << (8 * i);

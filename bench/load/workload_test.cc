@@ -6,19 +6,22 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <variant>
+
+#include "cluster/wire/peer.h"
 
 namespace hedgerow::bench {
 namespace {
 
 using Buffer = std::array<uint8_t, kMaxRequestBytes>;
 
-std::vector<uint8_t> Encoded(const Workload& workload, uint64_t seq) {
+std::vector<uint8_t> Encoded(Workload& workload, uint64_t seq) {
   Buffer buffer;
   const size_t bytes = workload.Encode(seq, buffer);
   return {buffer.begin(), buffer.begin() + static_cast<ptrdiff_t>(bytes)};
 }
 
-std::vector<uint8_t> DnsAnswer(const Workload& workload, uint64_t seq) {
+std::vector<uint8_t> DnsAnswer(Workload& workload, uint64_t seq) {
   std::vector<uint8_t> answer = Encoded(workload, seq);
   answer[2] |= 0x80;
   answer[7] = 1;
@@ -126,6 +129,66 @@ TEST(DnsWorkload, BadNamesAreRefused) {
   EXPECT_FALSE(MakeDnsWorkload({"a..b"}, 1).ok());
   EXPECT_FALSE(MakeDnsWorkload({std::string(64, 'x') + ".test"}, 1).ok());
 }
+
+// ---- Heartbeats: a node believes what the leader says, and the leader believes answers to what it has asked
+
+constexpr char kKey[] = "000102030405060708090a0b0c0d0e0f";
+constexpr raft::NodeId kFollower(1), kLeader(2);
+
+wire::PeerCodec Node(raft::NodeId self = kFollower) {
+  return wire::PeerCodec({.cluster_id = 7, .keys = *wire::ParseKey(kKey), .self = self, .incarnation = 11});
+}
+
+std::span<const uint8_t> Bytes(const std::string& text) {
+  return {reinterpret_cast<const uint8_t*>(text.data()), text.size()};
+}
+
+wire::Opened Said(Workload& leader, uint64_t seq) {
+  const std::vector<uint8_t> asked = Encoded(leader, seq);
+  return Node().Open({reinterpret_cast<const char*>(asked.data()), asked.size()});
+}
+
+TEST(HeartbeatWorkload, AsksAsALeaderDoes) {
+  auto leader = MakeHeartbeatWorkload(7, kKey).value();
+  const wire::Opened first = Said(*leader, 0);
+  const wire::Opened second = Said(*leader, 1);
+  ASSERT_TRUE(first.ok() && second.ok());
+  EXPECT_EQ(first.header.from, kLeader);
+  EXPECT_EQ(first.header.to, kFollower);
+  EXPECT_GT(second.header.packet_number, first.header.packet_number);
+  EXPECT_EQ(std::get<raft::Heartbeat>(second.body).round, 2u);
+  EXPECT_EQ(std::get<raft::Heartbeat>(second.body).election_timeout_ns, 20'000'000u);
+}
+
+TEST(HeartbeatWorkload, ReportsItsIncarnationToTheNodeThatAsks) {
+  auto leader = MakeHeartbeatWorkload(7, kKey).value();
+  wire::PeerCodec node = Node();
+  const std::string hello = node.Seal(kLeader, raft::Term(1), wire::Hello{.nonce = 77});
+  const Decoded decoded = leader->Decode(Bytes(hello), 0, 5);
+  EXPECT_EQ(decoded.result, DecodeResult::kStray);
+  const wire::Opened said = node.Open(decoded.reply);
+  ASSERT_TRUE(said.ok());
+  EXPECT_EQ(std::get<wire::HelloAck>(said.body).nonce, 77u);
+  EXPECT_EQ(leader->Decode(Bytes("garbage"), 0, 5).reply, "");
+}
+
+TEST(HeartbeatWorkload, UnderstandsAnswersOfItsNodeAndTermToWhatItHasAsked) {
+  auto leader = MakeHeartbeatWorkload(7, kKey).value();
+  wire::PeerCodec node = Node(), unknown = Node(raft::NodeId(3));
+  const raft::Term term = Said(*leader, 0).header.term;
+  const raft::HeartbeatReply reply{.round = 5};
+  std::string answer = node.Seal(kLeader, term, reply);
+  const Decoded decoded = leader->Decode(Bytes(answer), 0, 5);
+  EXPECT_EQ(decoded.result, DecodeResult::kAnswer);
+  EXPECT_EQ(decoded.seq, 4u);
+  EXPECT_EQ(leader->Decode(Bytes(answer), 0, 4).result, DecodeResult::kStray) << "not asked yet";
+  EXPECT_EQ(leader->Decode(Bytes(node.Seal(kLeader, raft::Term(10), reply)), 0, 5).result, DecodeResult::kStray);
+  EXPECT_EQ(leader->Decode(Bytes(unknown.Seal(kLeader, term, reply)), 0, 5).result, DecodeResult::kStray);
+  answer.back() = static_cast<char>(answer.back() ^ 1);
+  EXPECT_EQ(leader->Decode(Bytes(answer), 0, 5).result, DecodeResult::kStray);
+}
+
+TEST(HeartbeatWorkload, WantsAKeyInHexadecimal) { EXPECT_FALSE(MakeHeartbeatWorkload(7, "secret").ok()); }
 
 }  // namespace
 }  // namespace hedgerow::bench
