@@ -12,6 +12,8 @@
 
 #include "operate/service_manager.h"
 
+#include "bench/steer/source.h"
+
 namespace hedgerow::bench {
 namespace {
 
@@ -62,10 +64,8 @@ Collector::Collector(std::vector<Listening> sockets, SourceCounts counts, const 
       buffer_(kReadBytes),
       datagrams_(std::make_unique<Datagrams>()) {
   for (const Listening& socket : sockets_) {
-    epoll_event event = {};
-    event.events = EPOLLIN | (options_.shared ? static_cast<uint32_t>(EPOLLEXCLUSIVE) : 0u);
-    event.data.fd = socket.fd;
-    epoll_ctl(epoll_, EPOLL_CTL_ADD, socket.fd, &event);
+    const uint32_t exclusive = options_.shared ? EPOLLEXCLUSIVE : 0;
+    Watch(epoll_, EPOLL_CTL_ADD, socket.fd, EPOLLIN | exclusive, static_cast<uint64_t>(socket.fd));
   }
 }
 
@@ -78,7 +78,7 @@ void Collector::Turn(int timeout_ms) {
   std::array<epoll_event, kEvents> events;
   const int count = epoll_wait(epoll_, events.data(), kEvents, timeout_ms);
   for (int i = 0; i < count; ++i) {
-    const int fd = events[static_cast<size_t>(i)].data.fd;
+    const auto fd = static_cast<int>(events[static_cast<size_t>(i)].data.u64);
     const auto listening =
         std::find_if(sockets_.begin(), sockets_.end(), [fd](const Listening& each) { return each.fd == fd; });
     if (listening == sockets_.end()) {
@@ -161,10 +161,7 @@ void Collector::Accept(int fd) {
     if (connection < 0) return;
     const int one = 1;
     setsockopt(connection, IPPROTO_TCP, TCP_NODELAY, &one, sizeof one);
-    epoll_event event = {};
-    event.events = EPOLLIN;
-    event.data.fd = connection;
-    if (epoll_ctl(epoll_, EPOLL_CTL_ADD, connection, &event) != 0) {
+    if (!Watch(epoll_, EPOLL_CTL_ADD, connection, EPOLLIN, static_cast<uint64_t>(connection))) {
       close(connection);
       return;
     }

@@ -3,6 +3,7 @@
 
 #include <arpa/inet.h>
 #include <netinet/tcp.h>
+#include <sys/epoll.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -56,6 +57,13 @@ absl::StatusOr<net::UniqueFd> ConnectFrom(const Address& source, const Address& 
                                bound ? "connect" : "bind to a source's address (is there a local route for it?)");
   }
   return socket_fd;
+}
+
+bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t data) {
+  epoll_event event = {};
+  event.events = events;
+  event.data.u64 = data;
+  return epoll_ctl(epoll, operation, fd, &event) == 0;
 }
 
 absl::Status RaiseFileLimit(uint64_t wanted) {

@@ -18,6 +18,9 @@ absl::StatusOr<Address> SourceAddress(const Address& first, uint32_t number);
 // A non-blocking socket, bound to the source's address and connected to `target` (TCP: the connection is under way).
 absl::StatusOr<net::UniqueFd> ConnectFrom(const Address& source, const Address& target, bool tcp);
 
+// epoll_ctl(2) with `data` for the event; whether it worked.
+bool Watch(int epoll, int operation, int fd, uint32_t events, uint64_t data);
+
 // As many descriptors as the process may have; ResourceExhausted where `wanted` are more.
 absl::Status RaiseFileLimit(uint64_t wanted);
 

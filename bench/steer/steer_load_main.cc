@@ -5,8 +5,6 @@
 // --visits come once each. Prints "measuring" and "measured" as JSON lines on stderr and the report as JSON into --out.
 // Started by bench/steer.py and chaos/.
 #include <cstdio>
-#include <fstream>
-#include <iostream>
 
 #include "absl/flags/flag.h"
 #include "absl/strings/str_cat.h"
@@ -40,16 +38,6 @@ ABSL_FLAG(bool, progress, false, "a JSON line on standard error when the measure
 
 namespace hedgerow::bench {
 namespace {
-
-absl::Status Write(const std::string& path, const std::string& text) {
-  if (path.empty()) {
-    std::cout << text << std::flush;
-    return std::cout ? absl::OkStatus() : absl::DataLossError("cannot write the report to standard output");
-  }
-  std::ofstream file(path, std::ios::binary);
-  file << text << std::flush;
-  return file ? absl::OkStatus() : absl::DataLossError(absl::StrCat("cannot write '", path, "'"));
-}
 
 struct Ends {
   Address target, first_source;
@@ -103,14 +91,15 @@ absl::Status Stream(const Ends& ends, const std::string& transport) {
   if (const std::string file = absl::GetFlag(FLAGS_records); !file.empty()) {
     const std::string bytes(reinterpret_cast<const char*>(result->records.data()),
                             result->records.size() * sizeof(StreamRecord));
-    if (absl::Status status = Write(file, bytes); !status.ok()) return status;
+    if (absl::Status status = WriteTo(file, bytes); !status.ok()) return status;
   }
-  return Write(
+  return WriteTo(
       absl::GetFlag(FLAGS_out),
       absl::StrCat(
           absl::StrFormat(
               R"({"summary":{"n":%d,"sent":%d,"wanted":%d,"answered":%d,"unsent":%d,"udp_refused":%d,"connects":%d,)"
-              R"("connect_failures":%d,"connections_lost":%d,"duplicates":%d,"overflowed":%d,"user_us":%d,"system_us":%d},)",
+              R"("connect_failures":%d,"connections_lost":%d,"duplicates":%d,"overflowed":%d,"user_us":%d,)"
+              R"("system_us":%d},)",
               result->records.size(), result->sent, wanted, answered, result->unsent, result->udp_refused,
               result->connects, result->connect_failures, result->connections_lost, result->duplicates,
               result->overflowed, result->user_us, result->system_us),
@@ -131,7 +120,7 @@ absl::Status Visits(const Ends& ends, const std::string& transport) {
              .bytes = static_cast<uint16_t>(absl::GetFlag(FLAGS_bytes))},
             StopRequested);
   if (!result.ok()) return result.status();
-  return Write(
+  return WriteTo(
       absl::GetFlag(FLAGS_out),
       absl::StrFormat(R"({"visits":%d,"answered":%d,"failed":%d,"refused":%d,"reset":%d,"timed_out":%d,"not_sent":%d,)"
                       R"("took_ms":%.3f,"connect":%s,"answer":%s})"

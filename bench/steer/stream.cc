@@ -56,10 +56,7 @@ absl::Status SourceStream::OpenAll() {
     absl::StatusOr<net::UniqueFd> fd = ConnectFrom(*address, options_.target, false);
     if (!fd.ok()) return fd.status();
     datagrams_.push_back(*std::move(fd));
-    epoll_event event = {};
-    event.events = EPOLLIN;
-    event.data.u64 = source;
-    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, datagrams_.back().get(), &event);
+    Watch(epoll_.get(), EPOLL_CTL_ADD, datagrams_.back().get(), EPOLLIN, source);
   }
   if (!options_.tcp) return absl::OkStatus();
   connections_.resize(options_.sources);
@@ -152,10 +149,7 @@ void SourceStream::Connect(uint32_t source) {
     return;
   }
   connection.fd = *std::move(fd);
-  epoll_event event = {};
-  event.events = EPOLLIN | EPOLLOUT;
-  event.data.u64 = kTcp | source;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, connection.fd.get(), &event);
+  Watch(epoll_.get(), EPOLL_CTL_ADD, connection.fd.get(), EPOLLIN | EPOLLOUT, kTcp | source);
 }
 
 void SourceStream::Lose(uint32_t source, bool was_open) {
@@ -178,14 +172,8 @@ void SourceStream::Flush(Connection& connection, uint32_t source) {
   } else if (taken < 0 && errno != EAGAIN) {
     return;  // the event EPOLLHUP or EPOLLERR ends the connection
   }
-  Watch(connection, source, !connection.out.empty());
-}
-
-void SourceStream::Watch(const Connection& connection, uint32_t source, bool writable) {
-  epoll_event event = {};
-  event.events = EPOLLIN | (writable ? static_cast<uint32_t>(EPOLLOUT) : 0u);
-  event.data.u64 = kTcp | source;
-  epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), &event);
+  const uint32_t writable = connection.out.empty() ? 0 : EPOLLOUT;
+  Watch(epoll_.get(), EPOLL_CTL_MOD, connection.fd.get(), EPOLLIN | writable, kTcp | source);
 }
 
 void SourceStream::Wait(int64_t due_ns) {

@@ -94,7 +94,6 @@ class SourceStream {
   void Connect(uint32_t source);
   void Lose(uint32_t source, bool was_open);
   void Flush(Connection& connection, uint32_t source);
-  void Watch(const Connection& connection, uint32_t source, bool writable);
   void Wait(int64_t due_ns);
   void ReadDatagrams(uint32_t source);
   void ReadConnection(uint32_t source);

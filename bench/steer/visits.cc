@@ -54,10 +54,7 @@ class Visits {
       return;
     }
     one.fd = *std::move(fd);
-    epoll_event event = {};
-    event.events = options_.tcp ? EPOLLOUT : EPOLLIN;
-    event.data.u32 = number;
-    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, one.fd.get(), &event);
+    Watch(epoll_.get(), EPOLL_CTL_ADD, one.fd.get(), options_.tcp ? EPOLLOUT : EPOLLIN, number);
     if (!options_.tcp) Send(one, number);
   }
 
@@ -75,10 +72,7 @@ class Visits {
       EndBy(one, errno);
       return;
     }
-    epoll_event event = {};
-    event.events = EPOLLIN;
-    event.data.u32 = number;
-    epoll_ctl(epoll_.get(), EPOLL_CTL_MOD, one.fd.get(), &event);
+    Watch(epoll_.get(), EPOLL_CTL_MOD, one.fd.get(), EPOLLIN, number);
   }
 
   void Receive(One& one) {
@@ -106,7 +100,8 @@ class Visits {
     const int count = epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms);
     for (int i = 0; i < count; ++i) {
       const epoll_event& event = events[static_cast<size_t>(i)];
-      One& one = visits_[event.data.u32];
+      const auto number = static_cast<uint32_t>(event.data.u64);
+      One& one = visits_[number];
       if (!one.fd.valid()) continue;
       if (!one.sent && (event.events & (EPOLLERR | EPOLLHUP)) != 0) {
         int error = 0;
@@ -114,7 +109,7 @@ class Visits {
         getsockopt(one.fd.get(), SOL_SOCKET, SO_ERROR, &error, &bytes);
         EndBy(one, error);
       } else if (!one.sent) {
-        Send(one, event.data.u32);
+        Send(one, number);
       } else {
         Receive(one);
       }
