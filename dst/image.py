@@ -13,6 +13,8 @@ import yaml
 
 from deploy.dev import temporary
 from deploy.lab.programs import noted
+from deploy.lab.servers import hedgerow_node
+from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, SERVE_PORT
 from deploy.vm import image
 from deploy.vm.kernels import Broken, Kernel
 from dst.plan import Plan
@@ -24,7 +26,6 @@ _PROGRAMS = ("hedgerow", "hedgerowd", "hr-kv-chaos", "hr-unsynced-fs", "hr-dst-d
 _MODULES = ("veth", "bridge", "sch_netem", "sch_fq", "sch_htb", "sch_ingress", "cls_bpf", "cls_matchall", "act_bpf",
             "act_gact", "act_mirred", "fuse", "libcrc32c", "crc32c_generic")
 _NODES = (1, 2, 3)
-_SERVE, _PEER, _ANNOUNCE = 4801, 4802, 4803
 _CLIENT, _VIP, _PROXY = "10.77.0.1", "10.99.0.48", "dst"
 _CLUSTER = 77
 # Of a cluster that lives for some virtual seconds.
@@ -79,12 +80,10 @@ def _address(node: int) -> str:
 
 
 def _node(plan: Plan, node: int) -> dict:
-    config = {"cluster_id": _CLUSTER, "cluster_key": _CLUSTER_KEY, "announce_key": _ANNOUNCE_KEY, "node": node,
-              "durability": plan.durability, "data_dir": f"/data/n{node}/log", "serve": f"{_address(node)}:{_SERVE}",
-              "admin_socket": f"/run/n{node}.sock", "metrics_listen": "",
-              "members": [{"id": each, "peer": f"{_address(each)}:{_PEER}", "serve": f"{_address(each)}:{_SERVE}"}
-                          for each in _NODES],
-              "proxies": [{"name": _PROXY, "address": f"{_CLIENT}:{_ANNOUNCE}"}]}
+    config = hedgerow_node.config(
+        node, _address(node), [_address(each) for each in _NODES], cluster_id=_CLUSTER, cluster_key=_CLUSTER_KEY, announce_key=_ANNOUNCE_KEY,
+        durability=plan.durability, data_dir=f"/data/n{node}/log", admin_socket=f"/run/n{node}.sock",
+        proxies=[{"name": _PROXY, "address": f"{_CLIENT}:{ANNOUNCE_PORT}"}])
     return config | ({"offloads": plan.offload_settings()} if plan.offload_settings() else {})
 
 
@@ -97,10 +96,10 @@ def _proxy_key(node_config: Path, build_dir: Path) -> str:
 
 
 def _proxy(plan: Plan, key: str) -> dict:
-    service = {"name": "kv", "vip": _VIP, "port": _SERVE, "profile": "hkv", "delay": plan.hedge_delay,
+    service = {"name": "kv", "vip": _VIP, "port": SERVE_PORT, "profile": "hkv", "delay": plan.hedge_delay,
                "deadline": f"{plan.timeout_us // 1000}ms", "budget": plan.budget,
-               "cluster": {"id": _CLUSTER, "key": key, "announce_port": _ANNOUNCE},
-               "backends": [{"name": f"n{node}", "address": _address(node), "port": _SERVE, "node": node}
+               "cluster": {"id": _CLUSTER, "key": key, "announce_port": ANNOUNCE_PORT},
+               "backends": [{"name": f"n{node}", "address": _address(node), "port": SERVE_PORT, "node": node}
                             for node in _NODES]}
     # Small maps: the kernel clears them first. A daemon that comes back under load may measure its clock badly.
     return {"instance": "dst", "admin": {"socket": "/run/hedgerow/admin.sock"}, "metrics": {"listen": ""},

@@ -48,6 +48,13 @@ class NodeSettings:
         return dict(self.offloads).get("xdp") == "native"
 
 
+def config(number: int, address: str, members: Sequence[str], **keys) -> dict:
+    """Of the node at that address; `members` are addresses by their ids from 1. `keys`: those of its cluster and of its files."""
+    return {"node": number, "serve": f"{address}:{SERVE_PORT}", "metrics_listen": "",
+            "members": [{"id": each, "peer": f"{member}:{PEER_PORT}", "serve": f"{member}:{SERVE_PORT}"}
+                        for each, member in enumerate(members, start=1)], **keys}
+
+
 class HedgerowNode(StoreNode):
     name = "hedgerow-node"
 
@@ -69,31 +76,27 @@ class HedgerowNode(StoreNode):
         self.clock = OwnClock(self.folder / "clock") if settings.own_clock else None
 
     def _config(self, members: Sequence[Host], settings: NodeSettings) -> dict:
-        config = {"cluster_id": settings.cluster_id, "cluster_key": settings.cluster_key, "node": self.number,
-                  "durability": settings.durability, "data_dir": str(self.data_dir), "serve": self.endpoint,
-                  "admin_socket": str(self.socket), "metrics_listen": "",
-                  "members": [{"id": number, "peer": f"{member.ipv4}:{PEER_PORT}",
-                               "serve": f"{member.ipv4}:{SERVE_PORT}"}
-                              for number, member in enumerate(members, start=1)]}
+        made = config(self.number, self.host.ipv4, [member.ipv4 for member in members], cluster_id=settings.cluster_id,
+                      cluster_key=settings.cluster_key, durability=settings.durability, data_dir=str(self.data_dir), admin_socket=str(self.socket))
         if settings.proxies:
-            config["announce_key"] = settings.announce_key
-            config["proxies"] = [{"name": name, "address": f"{address}:{ANNOUNCE_PORT}"}
-                                 for name, address in settings.proxies]
+            made["announce_key"] = settings.announce_key
+            made["proxies"] = [{"name": name, "address": f"{address}:{ANNOUNCE_PORT}"}
+                               for name, address in settings.proxies]
         if settings.election:
-            config["election"] = dict(zip(("floor", "cap"), settings.election, strict=True))
+            made["election"] = dict(zip(("floor", "cap"), settings.election, strict=True))
         if settings.offloads:
-            config["offloads"] = dict(settings.offloads)
+            made["offloads"] = dict(settings.offloads)
         if settings.spin:
-            config["spin"] = settings.spin
+            made["spin"] = settings.spin
         if settings.waiting_max:
-            config["waiting_max"] = settings.waiting_max
+            made["waiting_max"] = settings.waiting_max
         if settings.snapshots:
-            config["snapshots"] = dict(settings.snapshots)
+            made["snapshots"] = dict(settings.snapshots)
         if settings.trusted:
-            config["sources"] = {"trusted": list(settings.trusted)}
+            made["sources"] = {"trusted": list(settings.trusted)}
         if settings.memcached is not None:
-            config["memcached"] = {"listen": f"{self.host.ipv4}:{MEMCACHED_PORT}", **dict(settings.memcached)}
-        return config
+            made["memcached"] = {"listen": f"{self.host.ipv4}:{MEMCACHED_PORT}", **dict(settings.memcached)}
+        return made
 
     def _move_keys_to_files(self) -> None:
         for name in ("cluster_key", "announce_key"):

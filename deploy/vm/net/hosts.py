@@ -10,17 +10,18 @@ import dataclasses
 
 import yaml
 
+from deploy.lab.servers import hedgerow_node, nsd
+from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT as ANNOUNCE, SERVE_PORT as SERVE
+from deploy.lab.servers.zone import ORIGIN
 from deploy.vm.net.cells import Cell
 from deploy.vm.net.guest_machine import Card, GuestMachine
 from deploy.vm.net.models import Model
 
 DNS_VIP, DNS6_VIP, KV_VIP = "10.99.0.53", "fd99::53", "10.99.0.48"
-SERVE, PEER, ANNOUNCE = 4801, 4802, 4803
 _VLAN = 7
 _CLUSTER = 77
 # Of a cluster that lives for some seconds.
 _CLUSTER_KEY, _ANNOUNCE_KEY = "6865646765726f772d6e65742d6e6f64", "6865646765726f772d6e65742d707879"
-ORIGIN = "example.test"
 BIG_RECORDS, ZONE_NAMES = 12, 1500
 
 
@@ -162,30 +163,8 @@ def _start_nsd(host: Host) -> None:
     # A zone transfer of some 100 kB: segments that the card makes and the receiver merges.
     host.machine.run(f"i=0; while [ $i -lt {ZONE_NAMES} ]; do echo n$i.{ORIGIN}. 300 IN TXT "
                      f"{'y' * 60}; i=$((i + 1)); done >>{folder}/zone")
-    host.machine.write(f"{folder}/nsd.conf", f"""
-server:
-  ip-address: 0.0.0.0
-  ip-address: ::0
-  server-count: 1
-  ipv4-edns-size: 4096
-  ipv6-edns-size: 4096
-  rrl-ratelimit: 0
-  rrl-whitelist-ratelimit: 0
-  username: ""
-  zonesdir: "{folder}"
-  zonelistfile: "{folder}/zone.list"
-  xfrdfile: "{folder}/xfrd.state"
-  xfrdir: "{folder}"
-  pidfile: "{folder}/nsd.pid"
-  database: ""
-remote-control:
-  control-enable: no
-zone:
-  name: {ORIGIN}
-  zonefile: {folder}/zone
-  provide-xfr: 0.0.0.0/0 NOKEY
-  provide-xfr: ::/0 NOKEY
-""")
+    host.machine.write(f"{folder}/nsd.conf", nsd.config(folder, ("0.0.0.0", "::0")) + "".join(
+        f"  provide-xfr: {anyone} NOKEY\n" for anyone in ("0.0.0.0/0", "::/0")))
     # A process group of its own, which stall() stops.
     host.run(f"setsid nsd -d -c {folder}/nsd.conf >{folder}/log 2>&1 & echo $! >{folder}/group")
     host.run(f"for i in $(seq 200); do [ -s {folder}/nsd.pid ] && exit 0; sleep 0.05; done; cat {folder}/log; exit 1")
@@ -216,11 +195,8 @@ def proxy_config(cell: Cell, backends: list[Host], key: str) -> str:
 
 def node_config(node: int, backends: list[Host], client: Host, xdp: str) -> str:
     host = backends[node - 1]
-    config = {"cluster_id": _CLUSTER, "cluster_key": _CLUSTER_KEY, "announce_key": _ANNOUNCE_KEY, "node": node,
-              "durability": "memory", "data_dir": f"/run/node-{host.name}/log", "serve": f"{host.ipv4}:{SERVE}",
-              "admin_socket": f"/run/node-{host.name}/admin.sock", "metrics_listen": "",
-              "members": [{"id": number, "peer": f"{each.ipv4}:{PEER}", "serve": f"{each.ipv4}:{SERVE}"}
-                          for number, each in enumerate(backends, 1)],
-              "proxies": [{"name": "net", "address": f"{client.ipv4}:{ANNOUNCE}"}], "offloads": {"xdp": xdp},
-              "election": {"floor": "500ms", "cap": "2s"}}
+    config = hedgerow_node.config(
+        node, host.ipv4, [each.ipv4 for each in backends], cluster_id=_CLUSTER, cluster_key=_CLUSTER_KEY, announce_key=_ANNOUNCE_KEY,
+        durability="memory", data_dir=f"/run/node-{host.name}/log", admin_socket=f"/run/node-{host.name}/admin.sock",
+        proxies=[{"name": "net", "address": f"{client.ipv4}:{ANNOUNCE}"}], offloads={"xdp": xdp}, election={"floor": "500ms", "cap": "2s"})
     return yaml.safe_dump(config, sort_keys=False)
