@@ -39,6 +39,7 @@ class Experiment:
     notes: Callable[[argparse.Namespace], dict] = lambda arguments: {}  # for the manifest, beside the options
     plants: Mapping[str, int | None] = dataclasses.field(default_factory=dict)  # mistakes on purpose: so many of their checks find them; None: all
     tag: str = ""  # of the lab, where another one may be named
+    again: Callable[[dict, Path], dict] = lambda record, raw: record  # what `./dev judge` makes anew of a record and the files beside it
 
     def main(self, argv: list[str]) -> int:
         return self.run(self.parse(argv))
@@ -91,7 +92,7 @@ class Experiment:
 
 
 def results(name: str, arguments: argparse.Namespace) -> Results:
-    """In results/NAME only what was stated: a run with a planted mistake, a quick one, or one of fewer rounds takes nobody's place."""
+    """In results/NAME only what was stated: a run with a planted mistake, a quick one, or one of fewer rounds stands beside it."""
     given, folder = vars(arguments), name
     if plant := given.get("plant"):
         folder = f"{name}-plant-{plant}"
@@ -204,9 +205,10 @@ def the_machine(alone: bool) -> Iterator[None]:
 
 
 def judge(experiment: Experiment, folder: Path) -> bool:
-    """Makes a run's summary again from its raw files, with the checks of today; its manifest stays."""
+    """Makes a run's summary again from its raw files and histories, with the checks of today; its manifest stays."""
     summary = json.loads((folder / "summary.json").read_text(encoding="ascii"))
-    records = records_of(folder / "raw") if (folder / "raw").exists() else []
+    raw = folder / "raw"
+    records = [experiment.again(record, raw) for record in records_of(raw)] if raw.exists() else []
     rows = experiment.rows_of(records) if records else summary["rows"]
     checks = experiment.must_show(rows)
     if records:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from bench.histogram import quantile
 from chaos.block import final_of, run_block
+from chaos.judgement import final_kept, judge_kept
 from chaos.scenario import OUTAGE, Scenario
 from chaos.systems import Settings
 from deploy.dev import temporary
@@ -81,6 +82,12 @@ def errors_of(report: dict) -> int:
 def block_sizes(events: int) -> list[int]:
     full, rest = divmod(events, EVENTS_OF_A_BLOCK)
     return [EVENTS_OF_A_BLOCK] * full + ([rest] if rest else [])
+
+
+def judged_again(record: dict, raw: Path) -> dict:
+    """With the verdict of today's checkers, where the histories were kept."""
+    history = raw / f"{record['mode']}-{record['system']}-{record['round']:02d}.csv.gz"
+    return {**record, "verdict": judge_kept(history)} if history.exists() and final_kept(history).exists() else record
 
 
 def one_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, raw: Path, name: str, **how) -> dict:

@@ -4,12 +4,15 @@ nothing with it (chaos/porcupine). A history is linearizable only if both say so
 its time does not suffice, is not. Called by block.py after each block, and by the demo, which asks ours alone.
 """
 
+import gzip
 import json
+import shutil
 import subprocess
 import time
 from pathlib import Path
 
 from bench.manifest import binary
+from deploy.dev import temporary
 from deploy.lab import CommandFailed
 
 CHECKERS = ("hr-kv-check", "hr-porcupine")
@@ -48,6 +51,25 @@ def judge_twice(history: Path, final: Path, porcupine_within_s: float = PORCUPIN
             "violations": ours["violations"] + theirs["objections"],
             "checkers": {"hr-kv-check": {"says": "linearizable" if ours["linearizable"] else "violated",
                                          "seconds": ours_s}, "porcupine": theirs}}
+
+
+def judge_kept(history: Path) -> dict:
+    """judge_twice() of a history that was kept compressed, NAME.csv.gz, with its final reads beside it, NAME-final.csv.gz."""
+    require_checkers()
+    with temporary.folder("judge") as folder:
+        files = [Path(folder, "history.csv"), Path(folder, "final.csv")]
+        for kept, plain in zip((history, final_kept(history)), files, strict=True):
+            with gzip.open(kept) as packed, open(plain, "wb") as out:
+                shutil.copyfileobj(packed, out)
+        return judge_twice(*files)
+
+
+def final_kept(history: Path) -> Path:
+    return history.with_name(history.name.replace(".csv.gz", "-final.csv.gz"))
+
+
+def holds(verdict: dict) -> bool:
+    return verdict["linearizable"] and verdict["agreed"] and verdict["acked_lost"] == verdict["double_applied"] == 0
 
 
 def _porcupine(history: Path, final: Path, within_s: float) -> dict:

@@ -12,7 +12,7 @@ from pathlib import Path
 from bench import experiment, series
 from bench.outcome import Results
 from chaos import scenario as scenarios
-from chaos.cell import block_sizes, one_block, row_of
+from chaos.cell import block_sizes, judged_again, one_block, row_of
 from chaos.judgement import require_checkers
 from chaos.plants import PLANTS
 from chaos.promises import must_show
@@ -80,7 +80,7 @@ def experiment_of(scenario: Scenario) -> experiment.Experiment:
          "next_answer_p50_ms": "next answer p50", "calm_p50_ms": "calm p50", "duplicates_arrived": "copies", "acked_lost": "lost",
          "double_applied": "twice", "linearizable": "linearizable", "hr_kv_check_s": "hr-kv-check s",
          "porcupine_s": "porcupine s", "unsynced_lost_bytes": "unsynced"}, CHARTS,
-        measure=functools.partial(measure, scenario), rounds=1, settle=functools.partial(settle, scenario), plants=PLANTS, tag="chaos",
+        measure=functools.partial(measure, scenario), again=judged_again, rounds=1, settle=functools.partial(settle, scenario), plants=PLANTS, tag="chaos",
         notes=lambda _: {"scenario": scenario.as_json()}, options=(
             experiment.number("--kills --events", STATED_EVENTS, 1, 1000, help="faults of each system"),
             experiment.some("--mode", MODES, (), help="memory, disk, or both (default: the scenario's; disk with disks that lose what was not synced)"),
