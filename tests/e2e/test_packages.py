@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from deploy.dev import walk
-from deploy.dev.packages import ROOT, of_this_run
 from harness.booted import Booted, layered_root, take_away_what_dead_runs_left
+from harness.packages import ROOT, of_this_run
 from harness.product import BIN, wait_until
 
 ARCHITECTURE = subprocess.run(["dpkg", "--print-architecture"], capture_output=True, text=True, check=True).stdout.strip()
@@ -218,6 +218,40 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
     assert system.run(ASK, check=False).strip() != "192.0.2.1"
     assert system.run("ls /sys/fs/bpf/hedgerow 2>/dev/null; ls -d /sys/fs/bpf/hedgerow-steer 2>/dev/null; ip -brief link | grep ^hr", check=False) == ""
     assert changes(root[1]) - before == set()
+
+
+def five_commands() -> tuple[str, list[str]]:
+    """The README's configuration, and what it says to type."""
+    part = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## On your own host, in five commands\n")[1].split("\n## ")[0]
+    config, typed = (re.search(rf"^```{language}\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)[1] for language in ("yaml", ""))
+    return config, typed.splitlines()
+
+
+def copies_sent(system: Booted) -> int:
+    """As the metrics page of the README's address counts them."""
+    page = system.run("python3 -c 'import urllib.request; print(urllib.request.urlopen(\"http://127.0.0.1:9464/metrics\").read().decode())'")
+    return sum(int(float(count)) for count in re.findall(r"^hedgerow_(?:hedges|failover_sends)_total\{[^}]*\} (\S+)$", page, re.MULTILINE))
+
+
+@pytest.mark.timeout(300)
+def test_the_readmes_five_commands_lead_to_a_service_that_outlives_its_stopped_server(packages, root, system):
+    config, commands = five_commands()
+    assert len(commands) == 5 and commands[0].startswith("sudo ./dev package ")  # which `packages` has done
+    system.run(NETWORK)
+    held = put_into(root[0], packages, "hedgerow")
+    (root[0] / "var/tmp/hedgerow.yaml").write_text(config, encoding="utf-8")
+    try:
+        for command in commands[1:]:
+            typed = command.replace("sudo ", "").replace("apt install ./build/packages/*/hedgerow_*.deb", f"dpkg --install {held}")
+            said = system.run(f"cd /var/tmp; {typed}", timeout=120)
+        assert said.startswith("all 1 services that were checked work") and "10.77.0.11:53" in said and "10.77.0.12:53" in said, said
+        assert system.run(ASK).strip() == "192.0.2.1"
+        before = copies_sent(system)
+        system.run("kill -STOP $(cat /run/dns-a.pid)")
+        assert [system.run(ASK).strip() for _ in range(5)] == ["192.0.2.1"] * 5
+        assert copies_sent(system) > before
+    finally:
+        system.run("dpkg --purge hedgerow", timeout=120)
 
 
 def check_a_wrong_file(system: Booted, unit: str, user: str, text: str) -> None:
