@@ -42,6 +42,16 @@ def test_every_changed_digit_of_a_published_table_is_found_out(runs):
         assert planted != text and len(wrong_rows(planted, runs)) == 1, digit
 
 
+def test_a_changed_digit_of_published_prose_is_found_out(runs):
+    for page in ("README.md", "docs/figures.md"):
+        text = (published.ROOT / page).read_text(encoding="utf-8")
+        cited = re.findall(r"(<!-- published: [^/\s]+/\S+ -->)(\d)", text)
+        assert cited, page
+        for marker, digit in cited:
+            planted = text.replace(f"{marker}{digit}", f"{marker}{(int(digit) + 1) % 10}", 1)
+            assert len(wrong_rows(planted, runs)) == 1, marker
+
+
 def test_a_table_without_a_run_is_found_out(runs):
     table = "# A\n\n## B\n\n| a | b |\n|---|---|\n| x | 4.5 |\n"
     assert len(wrong_rows(table, runs)) == 1

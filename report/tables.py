@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`./dev report --check`: the measured tables of the project's pages are those of runs in published/, or say that they are not.
+"""`./dev report --check`: the measured figures of the project's pages are those of runs in published/, or say that they are not.
 
 Below `<!-- published: NAME -->` each number of a table's row stands in that run's row of the same label. Any other table with
-numbers has the words NOT_RUN in its section, or before the page's first one.
+numbers has the words NOT_RUN in its section, or before the page's first one. A number of the prose that follows
+`<!-- published: NAME/PATH -->` is what the run has there.
 """
 
 import re
@@ -13,12 +14,13 @@ from report.published import Run
 
 PAGES = ("README.md", "docs/figures.md", "docs/STATUS.md")
 NOT_RUN = "not run on this build"
+_OF_PROSE = re.compile(r"<!-- published: ([^/\s]+)(/\S+) -->([\d,.]*\d)")
 _NO_FIGURES = re.compile(r"\]\([^)]*\)|`[^`]*`|\bp\d{2}(\.\d)?\b")
 _NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?(?: %)?")
 
 
 def wrong_rows(text: str, runs: Mapping[str, Run]) -> list[str]:
-    found = []
+    found = [f"{name}{path}: no {number}" for name, path, number in _OF_PROSE.findall(text) if not close(number, float(runs[name].at(path)))]
     before, *sections = re.split(r"(?m)^##+ ", text)
     for section in (before, *sections):
         run = None
