@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """CPU time of an experiment between two moments of a run: its processes, and the kernel's work that no process pays.
 
-A hedge in the kernel costs time that nobody is charged for: timer and network interrupts on an idle CPU. It is what
+A hedge in the kernel costs time that no process is charged for: timer and network interrupts on an idle CPU. It is what
 is left of the machine's busy time (all CPUs' wall time - idle - iowait - steal; idle time is exact on tickless
 kernels) after the running time of all tasks. Experiment = its own processes + that rest. So strangers who compute at
-the same time do not count, and the method is one for all modes. What it cannot see: an interrupt on top of somebody
-else's process, which the kernel charges to that process; under stress, when no CPU is idle, that is most of them.
+the same time do not count, and the method is one for all modes. What it cannot see: an interrupt on top of another
+process, which the kernel charges to that process; under stress, when no CPU is idle, that is most of them.
 Readers: bench/client_run.py and the experiments; docs/benchmarks.md says it to users.
 """
 
@@ -42,7 +42,7 @@ class Spent:
     kernel_us: int       # Of that, outside of every process.
     experiment_us: int   # The two together.
     softirq_us: int      # Sampled by the tick; for orientation.
-    strangers_share: float  # Everybody else, stress processes included, as a share of the machine.
+    strangers_share: float  # All other processes, stress processes included, as a share of the machine.
 
     def as_json(self) -> dict:
         return dataclasses.asdict(self)
@@ -106,7 +106,7 @@ def busy_share(seconds: float) -> float:
 
 
 def wait_until_quiet(share: float = 0.1, at_most_s: float = 30.0) -> bool | None:
-    """Waits until the machine is (nearly) idle, so that nobody else's work is measured; whether it is. With no time to wait it does not
+    """Waits until the machine is (nearly) idle, so that no other work is measured; whether it is. With no time to wait it does not
     even look, which takes half a second: tests run experiments with many rounds."""
     deadline, quiet = time.monotonic() + at_most_s, None
     while not quiet and time.monotonic() < deadline:

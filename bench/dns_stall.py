@@ -44,7 +44,7 @@ def _repeated(period_s: float, stall_ms: int, rate: int) -> Cell:
 
 REPEATED = {f"{period_s:g}s-{stall_ms}ms-{rate}": _repeated(period_s, stall_ms, rate) for period_s in (1.0, 2.0, 3.0, 10.0)
             for stall_ms in (50, 500, 1500) for rate in (300, 1000, 5000) if stall_ms < period_s * 1e3}
-# Of `slow`, 16 ms are more than the delay: every request is slow enough to be hedged, and none of them is anybody's fault.
+# Of `slow`, 16 ms are more than the delay: every request is slow enough to be hedged, and no server is at fault.
 CELLS = {"stalled": Cell(30, stalls=Stalls()), "slow": Cell(10, answer_delay_ms=16), **REPEATED}
 _SUMS = ("n", "lost", "late", "timeouts", "wrong", "duplicates", "hedges", "suspected", "stalls", "not_held")
 

@@ -160,7 +160,7 @@ def survivors_of(cluster: Cluster, leader: HedgerowNode) -> dict[int, dict]:
 
 
 def next_leader(cluster: Cluster, former: HedgerowNode, term: int) -> tuple[int, dict[int, dict]]:
-    """The number of who leads in a later term, and everybody's status then."""
+    """The number of the leader of a later term, and all nodes' status then."""
     deadline = time.monotonic() + _ELECTED_WITHIN_S
     time.sleep(_FIRST_LOOK_S)
     while True:
@@ -175,7 +175,7 @@ def next_leader(cluster: Cluster, former: HedgerowNode, term: int) -> tuple[int,
 
 
 def steady_leader(cluster: Cluster) -> tuple[HedgerowNode, dict[int, dict], int]:
-    """Who leads, everybody else's status, and its term: all of one leader's time, whoever led when it was asked for first."""
+    """The leader, the others' status, and its term: all of one leader's time, also where another led at first."""
     while True:
         leader = cluster.wait_ready()
         before = survivors_of(cluster, leader)

@@ -96,7 +96,7 @@ def _first_line(path: str) -> str:
 
 
 def _git(*arguments: str) -> str:
-    # A root-run benchmark in somebody else's checkout is normal here; git would refuse to look at it.
+    # A root-run benchmark in another user's checkout is normal here; git would refuse to look at it.
     command = ["git", "-c", f"safe.directory={ROOT}", "-C", str(ROOT), *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)

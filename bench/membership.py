@@ -134,7 +134,7 @@ def run_once(lab: Lab, up: Running, seconds: float, seed: int, *, more: bool = F
         calm_ns = time.monotonic_ns()
         time.sleep(seconds)
         end_of_calm_ns = time.monotonic_ns()
-        # From now on nobody's log reaches back to the beginning.
+        # From now on no node's log reaches back to the beginning.
         for node in up.cluster.nodes:
             node.snapshot()
         begin_ns = time.monotonic_ns()
@@ -203,7 +203,7 @@ def must_show(rows: list[dict]) -> list[Check]:
                    at_least(f"{of}: nodes promoted", rough["promoted"], rough["runs"]),
                    at_least(f"{of}: nodes removed", rough["removed"], rough["runs"]),
                    at_least(f"{of}: packets to who leaves, before", rough["sent_before"], 1),
-                   at_most(f"{of}: packets to who has left", rough["to_removed"], 0)]
+                   at_most(f"{of}: packets to the member that has left", rough["to_removed"], 0)]
         wanted = 1 if offloads == "on" else 0
         checks.append(Check(f"{of}: the kernel takes part", "yes" if wanted else "no", str(rough["kernel_part"]),
                             (rough["kernel_part"] > 0) == bool(wanted)))
@@ -222,7 +222,7 @@ EXPERIMENT = experiment.Experiment(
     NAME, __doc__, ("mode", "offloads"), must_show, lambda mode, offloads, runs: [row_of(mode, offloads, phase, runs) for phase in PHASES],
     {"mode": "mode", "offloads": "offloads", "phase": "phase", "runs": "runs", "n": "n", "p50_ms": "p50 ms",
      "p99_ms": "p99", "p999_ms": "p99.9", "max_ms": "max ms", "errors": "errors", "acked_lost": "lost",
-     "double_applied": "twice", "by_snapshot": "by snapshot", "promoted": "promoted", "removed": "removed", "to_removed": "to who left"},
+     "double_applied": "twice", "by_snapshot": "by snapshot", "promoted": "promoted", "removed": "removed", "to_removed": "to the removed"},
     Charts("2,000 requests/s through the proxy while the members change", looks.PHASES, "phase",
            (Tails("offloads", panel=("mode", "offloads"), key=("mode", "offloads", "phase")),),
            series.tails(lambda run: [(f"{run['mode']}-{run['offloads']}-{phase}", Histogram.from_json(of["latency"]))

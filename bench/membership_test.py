@@ -41,7 +41,7 @@ def test_all_is_met_by_five_runs_that_are_as_they_should_be():
     ({"p999_ms": 3.1}, "p99.9"), ({"errors": 1}, "requests without"), ({"acked_lost": 1}, "acknowledged"),
     ({"double_applied": 1}, "writes done twice"), ({"not_linearizable": 1}, "histories"), ({"by_snapshot": 0}, "nodes that caught"),
     ({"promoted": 0}, "nodes promoted"), ({"removed": 0}, "nodes removed"), ({"sent_before": 0}, "packets to who leaves"),
-    ({"to_removed": 1}, "packets to who has left"), ({"offloads_on": []}, "the kernel takes part")])
+    ({"to_removed": 1}, "packets to the member that has left"), ({"offloads_on": []}, "the kernel takes part")])
 def test_each_check_can_fail(changed, what):
     missed = _missed(_rows(on=changed))
     assert len(missed) == 1 and missed[0].startswith(f"memory, offloads on: {what}"), missed

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What looking costs: the throughput of one service, all requests parked, while nobody looks (`alone`), while the
-metrics are scraped and the live page asks for its data every second (`watched`), while somebody traces with a filter that
+"""What looking costs: the throughput of one service, all requests parked, without an observer (`alone`), while the
+metrics are scraped and the live page asks for its data every second (`watched`), while a trace runs with a filter that
 matches nothing (`traced`), and under `hedgerow top`, which has the kernel time its programs (`top`).
 
 A closed loop with a fixed number of requests in flight; client and servers have a processor each. Every round runs all
@@ -81,7 +81,7 @@ class Rig:
 
 @contextlib.contextmanager
 def looking(host: Host, proxy: product.Product, mode: str, seen: dict) -> Iterator[None]:
-    """Somebody looks, as `mode` says, while the block runs; `seen` counts what they saw."""
+    """Observes as `mode` says while the block runs; `seen` counts what was seen."""
     if mode == "alone":
         yield
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""nginx (stream, udp) and dnsdist as DNS proxies on the client's host, configured as somebody who knows them would, and
+"""nginx (stream, udp) and dnsdist as DNS proxies on the client's host, configured as an expert would, and
 for the same task as Hedgerow: all to the first server, the second when the first is gone. Used by bench/proxy_cost.py;
 docs/benchmarks.md gives the reasons for each setting.
 """

@@ -131,7 +131,7 @@ class Conductor(threading.Thread):
 
 
 def extra_load(first: Sample, last: Sample) -> float | None:
-    """What the replicas received beyond a packet for each request, whoever sent it."""
+    """What the replicas received beyond a packet for each request, by any sender."""
     asked = last.requests - first.requests
     return (sum(last.received.values()) - sum(first.received.values())) / asked - 1 if asked else None
 

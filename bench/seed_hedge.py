@@ -108,7 +108,7 @@ def _figures(client: ClientRun, received: int, status: dict | None) -> dict:
         seen = product.service_figures(status, "raw")
         figures.update({key: seen[key] for key in ("fire_error_p50_us", "fire_error_p99_us", "hedges", "identity_ok")})
     sent = summary["n"] + summary["warmup"]
-    # What the replicas got beyond one request each: the same count for every mode, whoever hedges.
+    # What the replicas got beyond one request each: the same count for every mode.
     figures["extra_load"] = (received - sent) / sent
     figures["cpu_us_per_request"] = client.spent.experiment_us / summary["n"]
     figures["cpu_client_us_per_request"] = summary["cpu_us_per_request"]

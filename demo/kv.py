@@ -32,7 +32,7 @@ from plots.charts import Charts, Tails, Waits
 NAME = "demo"
 STAGE = stage.Stage(tag="demo", instance="demo")
 SETTINGS = Settings(mode="memory", replicas=3, hedge_delay="10ms")
-# A bound for a machine that somebody works on; docs/figures.md has what an idle one shows.
+# A bound for a machine in use; docs/figures.md has what an idle one shows.
 _LONGEST_WAIT_MS = 1000
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The cluster that `./dev demo --keep` leaves up: how to look around in it, and `--kill-leader`, which kills whoever
-leads and starts it again 2 s later. Finds everything by the lab's tag: whoever built the lab has ended.
+"""The cluster that `./dev demo --keep` leaves up: how to look around in it, and `--kill-leader`, which kills the
+leader and starts it again 2 s later. Finds everything by the lab's tag: the process that built the lab has ended.
 """
 
 import os

@@ -22,7 +22,7 @@ class Stage:
     instance: str  # of its proxy
 
     def take_down(self) -> None:
-        """Everything a demo may have left, whoever started it and however it ended; a running demo is left alone."""
+        """Everything a demo may have left, from any process and however that ended; a running demo is left alone."""
         Lab.clean(self.tag)
 
     def show(self, demo: Experiment, arguments: argparse.Namespace, look_around: Callable[..., None]) -> int:
@@ -43,7 +43,7 @@ OPTIONS = (("--keep", {"action": "store_true", "help": "leave the lab up and say
 
 
 def settle(_parser: argparse.ArgumentParser, arguments: argparse.Namespace) -> None:
-    """Nobody waits for a quiet machine to see a demo."""
+    """A demo does not wait for a quiet machine."""
     arguments.quiet_wait = 0.0
 
 

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the demos talk while they run: lines that stay, and below them one that is rewritten on a terminal. Where nobody
-watches (a file, a pipe) the latter is printed now and then. Any thread.
+"""How the demos talk while they run: lines that stay, and below them one that is rewritten on a terminal. Without a
+terminal (a file, a pipe) the latter is printed now and then. Any thread.
 """
 
 import shutil

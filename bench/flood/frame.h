@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// Frames that nobody sent: whole Ethernet frames with UDP over IPv4, whose source is any of a range of
+// Frames that no host sent: whole Ethernet frames with UDP over IPv4, whose source is any of a range of
 // addresses and ports, and whose checksums are right, so that every check that a receiver can make of them is
 // one of the content. hr-flood sends them into the lab's namespaces.
 #pragma once

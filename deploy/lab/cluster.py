@@ -101,7 +101,7 @@ def hedgerow_cluster(lab: Lab, data: Path, settings: NodeSettings = NodeSettings
 
 
 def joining_nodes(lab: Lab, data: Path, settings: NodeSettings, joining: int) -> list[HedgerowNode]:
-    """On the last replicas; they do not run yet, and whoever starts them stops them."""
+    """On the last replicas; they do not run yet, and the caller starts and stops them."""
     hosts = lab.replicas
     return [HedgerowNode(hosts[number - 1], number, hosts[:number], data / hosts[number - 1].name, settings, join=True)
             for number in range(len(hosts) - joining + 1, len(hosts) + 1)]

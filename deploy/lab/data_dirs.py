@@ -58,7 +58,7 @@ class DataDirs:
 
 
 def _unmount_below(folder: Path) -> None:
-    """Lazily: a mount whose file system has died cannot be looked into, and somebody may still stand in it."""
+    """Lazily: a mount whose file system has died cannot be looked into, and a process may still stand in it."""
     points = [Path(line.split()[1]) for line in Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()]
     for point in sorted((point for point in points if point.is_relative_to(folder)), reverse=True):
         subprocess.run(["umount", "--lazy", point], check=True)

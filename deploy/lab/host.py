@@ -151,7 +151,7 @@ class Host:
             self._children.remove(child)
 
     def pids(self) -> list[int]:
-        """Every process in this host, whoever started it."""
+        """Every process in this host, also those of other runs."""
         return netns.pids_in({netns.identity(netns.path_of(self.netns))})
 
     def reap(self) -> None:

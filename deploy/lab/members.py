@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changes a cluster's members as an operator does: `hedgerow-node members` at whoever leads, asked again while something is in
-the way. And what it takes to see that nobody speaks to those who have left. `./dev bench membership` and the end-to-end tests use it.
+"""Changes a cluster's members as an operator does: `hedgerow-node members` at the leader, asked again while something is in
+the way. And what shows that no member sends to a former one. `./dev bench membership` and the end-to-end tests use it.
 """
 
 import re
@@ -55,7 +55,7 @@ class Operator:
 
     def change(self, *words: str | int) -> None:
         """Until it is done: while leadership moves, or an earlier change is under way, it is refused."""
-        said = ["nobody was asked"]
+        said = ["no node was asked"]
 
         def done() -> bool:
             said[0] = self.leader().change_members(*words)
@@ -72,8 +72,8 @@ class Operator:
 
 
 class Delivered:
-    """Inside the `with` block: what is sent to a port of a host, by whomever. Counted where the switch hands it over, since at the
-    host a kernel program may take it before anybody sees it, and whether anybody listens there does not matter either. Without HELLO_ACKs:
+    """Inside the `with` block: what is sent to a port of a host, by any sender. Counted where the switch hands it over, since at the
+    host a kernel program may take it before any socket gets it, and a listener there does not matter either. Without HELLO_ACKs:
     a node that was removed asks, and is told so."""
 
     def __init__(self, lab: Lab, host: Host, port: int = PEER_PORT):

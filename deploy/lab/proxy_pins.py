@@ -27,7 +27,7 @@ def remove(instance: str) -> None:
 
 @contextlib.contextmanager
 def _locked(path: Path) -> Iterator[bool]:
-    """Whether nobody else has it; no file is nobody's."""
+    """Whether no other process holds it, or there is no file."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except FileNotFoundError:

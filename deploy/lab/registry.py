@@ -74,7 +74,7 @@ class Registry:
 
     def remove_files(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
-        # The parent goes with its last lab; somebody else's lab in it is a reason to leave it.
+        # The parent goes with its last lab; another lab in it is a reason to leave it.
         with contextlib.suppress(OSError):
             names.RUN_DIR.rmdir()
 

@@ -151,7 +151,7 @@ def _take_script(arguments: argparse.Namespace, words: list[str]) -> None:
 
 def main(argv: list[str]) -> int:
     os.environ["PATH"] = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"  # a user's may lack them
-    # argparse gives words that stand behind options to nobody: they are SCRIPT and its arguments.
+    # argparse gives no option the words that stand behind options: they are SCRIPT and its arguments.
     if argv[:1] == ["net"]:
         arguments, rest = _net_parser().parse_args(argv[1:]), []
     else:

@@ -108,7 +108,7 @@ def run(kernel: Kernel, image: Path, settings: Settings, files: Path | None = No
 
 
 def end_all() -> None:
-    """For whoever is told to stop while threads of its own wait for machines."""
+    """For a caller that must stop while its threads wait for machines."""
     for process in list(_running):
         process.kill()
 

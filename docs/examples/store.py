@@ -11,7 +11,7 @@ with hkv.Client(host, int(port), timeout_s=2.0) as client:
     client.put(b"name", b"alice")
     print("name:", client.get(b"name").decode())
     print("visits:", client.incr(b"visits", 1))
-    # Only if nobody has changed it meanwhile; None as the expected value: only if it does not exist.
+    # Only if it has not changed meanwhile; None as the expected value: only if it does not exist.
     print("cas:", client.cas(b"name", b"alice", b"bob"))
     # Several operations of one write: all of them are done, or none.
     client.write([hkv.put_operation(b"last", b"bob"), hkv.delete_operation(b"name")])

@@ -76,7 +76,7 @@ absl::Status Stage::Raise() {
     if (absl::Status mounted = cast_.MountUnsyncedDisks(); !mounted.ok()) return mounted;
   }
   diary_.NoteCost();
-  // The daemon first: it measures its clock when it starts, and everybody else is busy then.
+  // The daemon first: it measures its clock when it starts, and all other processes are busy then.
   if (absl::Status started = cast_.StartProxy(); !started.ok()) return started;
   const uint64_t until_ns = operate::Monotonic_ns() + kReadyWithin_ns;
   while (!Says(absl::StrCat(out_, "/proxy.log"), "ready")) {

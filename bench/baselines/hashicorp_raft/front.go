@@ -119,7 +119,7 @@ func (f *front) collect(from <-chan waiting) {
 		case err == nil:
 			f.send(room, one)
 		case one.kind == kindWrite && !errors.Is(err, raft.ErrNotLeader):
-			// Done or not, nobody knows, and the protocol has no word for it: the client hears nothing.
+			// It may have been done or not, and the protocol has no word for that: the client hears nothing.
 		default:
 			f.write(encode(room, one.kind, statusNotLeader, f.node.leader(), one.pair, nil), one.client)
 		}

@@ -29,7 +29,7 @@ func run() error {
 	number := flag.Uint("node", 0, "number of this node, from 1")
 	members := flag.String("members", "", "address:port of each node for its peers (TCP), by number, with commas")
 	serve := flag.String("serve", "", "address:port for clients (UDP)")
-	status := flag.String("status-socket", "", "a unix socket that says who leads to whoever connects")
+	status := flag.String("status-socket", "", "a unix socket that reports the leader to each connection")
 	reads := flag.String("reads", "verify",
 		"verify: a read asks a quorum first (VerifyLeader) and is linearizable; lease: it trusts the leader's lease")
 	heartbeat := flag.Duration("heartbeat-timeout", defaults.HeartbeatTimeout, "raft's; its lease is half of it")

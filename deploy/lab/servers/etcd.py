@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node of etcd, Debian's package, to compare our own store with. Its state comes from its gateway for JSON, which costs
-nothing while nobody asks.
+nothing without a question.
 """
 
 import http.client

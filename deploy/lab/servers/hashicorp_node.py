@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A node of a store on hashicorp/raft (bench/baselines/hashicorp_raft), to compare our own with: in memory only, asked
-with our client protocol. It says who leads on a unix socket, which costs nothing while nobody asks. What a node knew is
+with our client protocol. It reports the leader on a unix socket, which costs nothing without a question. What a node knew is
 gone when it ends: a cluster whose nodes are started again under their names may forget, so only kill them.
 """
 
