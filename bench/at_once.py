@@ -148,7 +148,7 @@ class Rig:
                 f"--requests={round(of.highest * seconds)}", *self._payload()]
         with contextlib.ExitStack() as stack:
             servers = self._servers(stack, of, 1)
-            client = run_client(self.lab.client, argv, [], on_event=lambda event: seen.append((time.monotonic(), event)))
+            client = run_client(self.lab.client, argv, None, on_event=lambda event: seen.append((time.monotonic(), event)))
         served_ns = sum(server.counters["served_ns"] for server in servers)
         config = {"highest": workload, "client": argv[1:], "server": ["hr-echo-server", *of.flags, f"--workers={of.workers}"]}
         return {"wanted_rate": of.highest, "rate": rate_between(seen), "n": client.summary["n"], "lost": client.summary["lost"],
@@ -196,9 +196,8 @@ class Rig:
                 "--linger=500ms", *self._payload(), *system.client, *idle]
 
     def _run_clients(self, hosts: Sequence[Host], argvs: Sequence[list[str]]) -> list[ClientRun]:
-        everything = [host.netns for host in self.lab.hosts.values()]
         with concurrent.futures.ThreadPoolExecutor(len(hosts)) as pool:
-            begun = [pool.submit(run_client, host, argv, everything, hurried=True)
+            begun = [pool.submit(run_client, host, argv, self.lab, hurried=True)
                      for host, argv in zip(hosts, argvs, strict=True)]
             return [each.result() for each in begun]
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from bench import cpu_time, pinning
 from bench.manifest import ROOT, binary
 from deploy.dev import temporary
-from deploy.lab import CommandFailed, Host, netns
+from deploy.lab import CommandFailed, Host, Lab
 
 MODES = ("baseline", "app-cc", "wheel")
 EventHook = Callable[[dict], None]
@@ -46,13 +46,13 @@ def command(mode: str, to: Destinations, flags: Sequence[str], hedge_delay: str)
     return argv + [f"--hedge_target={to.standby}", f"--hedge_delay={hedge_delay}"] if mode == "app-cc" else argv
 
 
-def run_client(host: Host, argv: Sequence[str], lab_netns: Sequence[str], *, stress: Sequence[int] = (),
+def run_client(host: Host, argv: Sequence[str], lab: Lab | None, *, stress: Sequence[int] = (),
                on_event: EventHook | None = None, hurried: bool = False) -> ClientRun:
-    """Runs the client to its end. `lab_netns` are the namespaces whose processes make up the experiment. `hurried`: ahead of
+    """Runs the client to its end. The processes of `lab` make up the experiment. `hurried`: ahead of
     everything else on this machine."""
     with temporary.folder("bench") as folder:
         out = Path(folder, "report.json")
-        before, after = follow(host, [*argv, f"--out={out}", "--progress"], lambda _pid: _experiment(lab_netns, stress), on_event, hurried,
+        before, after = follow(host, [*argv, f"--out={out}", "--progress"], lambda _pid: _experiment(lab, stress), on_event, hurried,
                                stdout=subprocess.DEVNULL)
         report = json.loads(out.read_text(encoding="ascii"))
     return ClientRun(report, cpu_time.spent(before, after), list(argv))
@@ -95,6 +95,5 @@ def _event(line: str) -> dict | None:
     return event if "event" in event else None
 
 
-def _experiment(lab_netns: Sequence[str], stress: Sequence[int]) -> list[int]:
-    inside = netns.pids_in({netns.identity(netns.path_of(name)) for name in lab_netns})
-    return [pid for pid in inside if pid not in stress]
+def _experiment(lab: Lab | None, stress: Sequence[int]) -> list[int]:
+    return [pid for pid in lab.pids() if pid not in stress] if lab else []

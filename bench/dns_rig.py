@@ -16,13 +16,12 @@ from bench.replicas import packets_received
 from deploy.lab import VIP_DNS, Lab
 from deploy.lab.network_faults import NetworkFaults
 from deploy.lab.servers import Knot, Nsd
-from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
+from deploy.lab.servers.zone import NAMES
 
 DELAY = "10ms"
 PORT = 53
-_NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 # Twice the longest stall: a client that waits the stall out is answered, and only what was dropped is lost.
-_CLIENT_FLAGS = ("--workload=dns", f"--names={_NAMES}", "--loop=open", "--timeout=2s", "--linger=500ms", "--warmup=200")
+_CLIENT_FLAGS = ("--workload=dns", f"--names={NAMES}", "--loop=open", "--timeout=2s", "--linger=500ms", "--warmup=200")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -163,7 +162,7 @@ class DnsRig:
         replicas = [self.primary.host, self.standby.host]
         before, not_held = sum(packets_received(host) for host in replicas), self._not_held()
         try:
-            client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()],
+            client = run_client(self.lab.client, argv, self.lab,
                                 on_event=on_event)
         finally:
             staller.end()

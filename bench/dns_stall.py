@@ -14,7 +14,7 @@ import dataclasses
 from bench import experiment, series
 from bench.client_run import MODES
 from bench.dns_rig import DnsRig, Stalls
-from bench.histogram import Histogram, percentiles
+from bench.histogram import of_client, percentiles
 from bench.outcome import Check, at_least, at_most, median
 from deploy.lab import Lab
 from plots import looks
@@ -53,15 +53,11 @@ def row_of(cell: str, mode: str, runs: list[dict]) -> dict:
     """Percentiles are of all runs' requests together; costs are medians over the runs; counts are sums; extra_load_max is the worst run's."""
     hedged = [run for run in runs if run["hedges"]]
     return {"cell": cell, "mode": mode, "runs": len(runs), **{key: sum(run[key] for run in runs) for key in _SUMS},
-            **percentiles(latency_of(run) for run in runs),
+            **percentiles(map(of_client, runs)),
             **{key: median(run[key] for run in runs) for key in ("extra_load", "cpu_us_per_request")},
             "extra_load_max": max(run["extra_load"] for run in runs), "suspect_after_ms": max(run["suspect_after_ms"] for run in runs),
             **{key: median(run[key] for run in hedged) if hedged else None for key in ("fire_error_p50_us", "fire_error_p99_us")},
             "stalls_least": min(run["stalls"] for run in runs), "config_hash": runs[0]["config_hash"]}
-
-
-def latency_of(run: dict) -> Histogram:
-    return Histogram.from_json(run["client"]["histograms"]["latency"])
 
 
 def must_show(rows: list[dict]) -> list[Check]:
@@ -130,7 +126,7 @@ EXPERIMENT = experiment.Experiment(
     Charts("DNS queries to nsd and knot, hedged after 10 ms", looks.MODES, "mode",
            (Tails(panel=("cell",), key=("cell", "mode"), titles={"stalled": "primary stopped for 1 s in every 10", "slow": "both servers are slow"}),
             Bars("extra load, worst run", panel=("cell",), y="extra_load_max", unit="% of the requests", scale=100)),
-           series.tails(lambda run: [(f"{run['cell']}-{run['mode']}", latency_of(run))])),
+           series.client_latency("cell", "mode")),
     measure=measure, options=(
         experiment.some("--cells", [*CELLS, "repeated"], ["stalled", "slow"]), experiment.some("--modes", MODES),
         experiment.number("--seconds", None, 0.1, 600, help="of each run")))

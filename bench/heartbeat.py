@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator
 
 from bench import experiment, series
-from bench.histogram import Histogram, percentiles
+from bench.histogram import of_client, percentiles
 from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most
 from bench.replicas import BenchServer, stress
@@ -36,14 +36,10 @@ _UP_WITHIN_S = 10.0
 _PERCENTILES = ("p50", "p95", "p99", "max")
 
 
-def latency_of(run: dict) -> Histogram:
-    return Histogram.from_json(run["client"]["histograms"]["latency"])
-
-
 def figures(client: dict) -> dict:
     summary = client["summary"]
     return {"n": summary["n"], "lost": summary["lost"], "others": summary["stray"] + summary["duplicates"],
-            "send_lag_p99_us": summary["send_lag_p99_us"], **percentiles([latency_of({"client": client})], "us", _PERCENTILES)}
+            "send_lag_p99_us": summary["send_lag_p99_us"], **percentiles([of_client({"client": client})], "us", _PERCENTILES)}
 
 
 def row_of(load: str, server: str, runs: list[dict]) -> dict:
@@ -51,7 +47,7 @@ def row_of(load: str, server: str, runs: list[dict]) -> dict:
     answered = sum(each["n"] - each["lost"] for each in runs)
     by_kernel = None if server == "echo" else sum(each["by_kernel"] for each in runs) / max(1, answered)
     return {"server": server, "load": load, "runs": len(runs), "n": sum(each["n"] for each in runs),
-            "lost": sum(each["lost"] for each in runs), **percentiles(map(latency_of, runs), "us", _PERCENTILES),
+            "lost": sum(each["lost"] for each in runs), **percentiles(map(of_client, runs), "us", _PERCENTILES),
             **{f"{name}_us_{label}": pick(each[f"{name}_us"] for each in runs) for name in _PERCENTILES
                for label, pick in (("min", min), ("max", max))},
             "by_kernel": by_kernel, "xdp": runs[0]["xdp"], "config_hash": runs[0]["config_hash"]}
@@ -132,7 +128,7 @@ EXPERIMENT = experiment.Experiment(
     Charts("How long a heartbeat waits for its answer", looks.HEARTBEATS, "server",
            (Tails(panel=("load",), key=("load", "server"), unit="us",
                   titles={"idle": "idle machine", "stress": "two busy processes for each processor"}),),
-           series.tails(lambda run: [(f"{run['load']}-{run['server']}", latency_of(run))], "us", spreads=True)),
+           series.tails(lambda run: [(f"{run['load']}-{run['server']}", of_client(run))], "us", spreads=True)),
     measure=measure, options=(
         experiment.some("--servers", SERVERS), experiment.some("--loads", LOADS),
         experiment.number("--questions", 10_000, 1, 100_000, help="of each run"),

@@ -103,6 +103,11 @@ def merged(histograms: Iterable[Histogram]) -> Histogram:
     return together
 
 
+def of_client(record: dict) -> Histogram:
+    """The latencies of a record with the report of hr-load."""
+    return Histogram.from_json(record["client"]["histograms"]["latency"])
+
+
 def percentiles(histograms: Iterable[Histogram], unit: str = "ms", of: Sequence[str] = ("p50", "p95", "p99", "p999", "max")) -> dict:
     """Of all values together: what happens in one run of ten is in them, where a median over the runs would not show it."""
     together = merged(histograms)

@@ -72,7 +72,7 @@ class Rig:
         argv = command("wheel", self.to, ["--workload=raw", "--loop=closed", "--pause=0", f"--in_flight={in_flight}",
                                           f"--requests={requests}", f"--warmup={max(200, requests // 20)}",
                                           "--timeout=1s", "--linger=0"], "200ms")
-        client = run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()])
+        client = run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), self.lab)
         summary = client.summary
         return {"rate": summary["rate_per_second"], "p50_ms": summary["p50_ms"], "p99_ms": summary["p99_ms"],
                 "n": summary["n"], "lost": summary["lost"],

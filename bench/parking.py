@@ -15,7 +15,7 @@ import time
 
 from bench import bpf_stats, delay_line, experiment, highest_rate, product
 from bench.client_run import ClientRun, Destinations, EventHook, command, run_client
-from bench.histogram import Histogram, percentiles
+from bench.histogram import of_client, percentiles
 from bench.outcome import at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from bench.replicas import BenchServer
@@ -58,7 +58,7 @@ class Rig:
         flags = ["--workload=raw", "--loop=open", f"--rate={rate}", f"--seconds={seconds}", "--warmup=200",
                  "--timeout=1s", "--linger=200ms"]
         argv = command(mode if mode in delay_line.MODES else "wheel", self.to, flags, f"{_DELAY_MS}ms")
-        return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()],
+        return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), self.lab,
                           on_event=on_event)
 
 
@@ -123,7 +123,7 @@ def row_of(mode: str, variant: str, runs: list[dict], config_hash: str) -> dict:
         row[f"{program}_ns"] = middle(lambda run, p=program: run["programs"].get(p, {}).get("ns_per_run"))
     for key in ("laps_per_second", "cpu_us_per_request", "core_share", "kernel_core_share", "clock_program_share"):
         row[key] = middle(lambda run, k=key: run[k])
-    row |= percentiles((Histogram.from_json(run["client"]["histograms"]["latency"]) for run in runs), of=("p50", "p99"))
+    row |= percentiles(map(of_client, runs), of=("p50", "p99"))
     rest = [run["laps_at_rest"] for run in runs if "laps_at_rest" in run]
     row["laps_at_rest"] = max(rest) if rest else None
     row["idle_copies"] = sum(run["idle_copies"] for run in runs)

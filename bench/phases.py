@@ -212,7 +212,7 @@ def run_once(lab: Lab, script: Script, mode: str, phases: list[tuple[str, float,
         proxy = stack.enter_context(product.Product(lab.client, TAG, [service]))
         conductor = Conductor(proxy, servers, [(begin_s, script.phases[name][1]) for name, begin_s, _ in phases])
         stack.callback(conductor.end)
-        client = run_client(lab.client, [*argv, f"--csv={requests}"], [host.netns for host in lab.hosts.values()],
+        client = run_client(lab.client, [*argv, f"--csv={requests}"], lab,
                             on_event=lambda event: conductor.start() if event["event"] == "measuring" else None, hurried=True)
         conductor.end()
         latencies = read_latencies(requests)

@@ -14,14 +14,14 @@ import statistics
 
 from bench import experiment, highest_rate, product
 from bench.client_run import ClientRun, run_client
-from bench.histogram import Histogram, percentiles
+from bench.histogram import of_client, percentiles
 from bench.manifest import binary
 from bench.other_proxies import DNSDIST_PORT, NGINX_PORT, Dnsdist, Nginx, OtherProxy, rss_bytes
 from bench.outcome import Check, Results, at_least, at_most, median
 from bench.pinning import CLIENT_CPU, SERVER_CPU, client_and_server, on_cpu, pin
 from deploy.lab import VIP_DNS, Lab
 from deploy.lab.servers import DNS_SERVERS, DnsServer
-from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
+from deploy.lab.servers.zone import NAMES
 from plots import looks
 from plots.charts import Bars, Charts
 
@@ -30,7 +30,6 @@ SYSTEMS = ("direct", "hedgerow", "nginx", "dnsdist")
 RATES = {"2000": 2_000, "10000": 10_000}
 HIGHEST = "highest"
 PORT = 53
-_NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 # As many client ports: reuseport spreads by port, and a resolver that asks uses many.
 _SOCKETS = 16
 _CLIMB_FROM = 10_000
@@ -71,9 +70,9 @@ class Rig:
 
     def client(self, system: str, rate: float, seconds: float) -> ClientRun:
         argv = [str(binary("hr-load")), f"--target={self.target(system)}", f"--mode={system}", "--workload=dns",
-                f"--names={_NAMES}", "--loop=open", f"--rate={rate}", f"--seconds={seconds}", f"--sockets={_SOCKETS}",
+                f"--names={NAMES}", "--loop=open", f"--rate={rate}", f"--seconds={seconds}", f"--sockets={_SOCKETS}",
                 "--warmup=200", "--timeout=1s", "--linger=200ms"]
-        return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), [host.netns for host in self.lab.hosts.values()])
+        return run_client(self.lab.client, on_cpu(argv, CLIENT_CPU), self.lab)
 
 
 class Standing:
@@ -171,7 +170,7 @@ def row_of(rounds: list[dict], system: str, variant: str, server: str) -> dict:
     row = {"system": system, "variant": variant, "server": server, "runs": len(runs),
            "n": sum(one["n"] for one in runs), "lost": sum(one["lost"] for one in runs),
            "passed_through": sum(one["passed_through"] for one in runs)}
-    row |= percentiles((Histogram.from_json(one["client"]["histograms"]["latency"]) for one in runs), "us", ("p50", "p99"))
+    row |= percentiles(map(of_client, runs), "us", ("p50", "p99"))
     for key in ("rate", "cpu_us_per_request", "kernel_us_per_request", "rss_bytes", "map_bytes"):
         found = [one[key] for one in runs]
         row[key], row[f"{key}_min"], row[f"{key}_max"] = median(found), min(found), max(found)

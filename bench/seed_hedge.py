@@ -17,7 +17,7 @@ import time
 
 from bench import delay_line, experiment, product, series, vm_run
 from bench.client_run import MODES, ClientRun, Destinations, command, run_client
-from bench.histogram import Histogram, percentiles
+from bench.histogram import of_client, percentiles
 from bench.outcome import at_least, at_most, median
 from bench.replicas import BenchServer, packets_received, stress
 from deploy.lab import VIP_RAW, Lab
@@ -60,7 +60,7 @@ def row_of(variant: str, load: str, mode: str, runs: list[dict]) -> dict:
     hedged = [run for run in runs if run["hedges"]]
     return {"mode": mode, "variant": variant, "load": load, "runs": len(runs),
             **{key: sum(run[key] for run in runs) for key in ("n", "lost", "hedges")},
-            **percentiles(Histogram.from_json(run["client"]["histograms"]["latency"]) for run in runs),
+            **percentiles(map(of_client, runs)),
             **{key: middle(key, hedged) for key in ("fire_error_p50_us", "fire_error_p99_us")},
             **{key: middle(key, runs) for key in ("extra_load", "cpu_us_per_request")}, "config_hash": runs[0]["config_hash"]}
 
@@ -89,7 +89,7 @@ class Rig:
             if mode in IN_KERNEL:
                 proxy = stack.enter_context(delay_line.hedger(self.lab.client, "bench-seed", self.service, mode))
             before = sum(packets_received(host) for host in replicas)
-            client = run_client(self.lab.client, argv, [host.netns for host in self.lab.hosts.values()],
+            client = run_client(self.lab.client, argv, self.lab,
                                 stress=stress_pids)
             received = sum(packets_received(host) for host in replicas) - before
             status = proxy.status_at_rest() if proxy else None

@@ -8,7 +8,7 @@ import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from bench.histogram import Histogram, quantile
+from bench.histogram import Histogram, of_client, quantile
 
 SLOT_S = 0.05
 _NS = {"ms": 1e6, "us": 1e3}
@@ -37,7 +37,7 @@ def tails(of: Callable[[dict], Iterable[tuple[str, Histogram]]], unit: str = "ms
 
 def client_latency(*fields: str) -> Callable:
     """Of the raw files of one hr-load each, named by these of their fields."""
-    return tails(lambda run: [("-".join(run[field] for field in fields), Histogram.from_json(run["client"]["histograms"]["latency"]))])
+    return tails(lambda run: [("-".join(run[field] for field in fields), of_client(run))])
 
 
 def spread(values: Iterable[float]) -> dict:

@@ -53,7 +53,7 @@ def load_command(to: str, sources: int, transport: str, first_source: str = "", 
 
 def stream(lab: Lab, argv: Sequence[str], on_event: EventHook | None = None) -> ClientRun:
     """A run of the sources to its end, with the processor time of all processes in the lab."""
-    return run_client(lab.client, on_cpu(list(argv), CLIENT_CPU), [host.netns for host in lab.hosts.values()], on_event=on_event)
+    return run_client(lab.client, on_cpu(list(argv), CLIENT_CPU), lab, on_event=on_event)
 
 
 def visit(lab: Lab, argv: Sequence[str], folder: Path, timeout_s: float = 120) -> dict:

@@ -14,7 +14,7 @@ from bench import client_run, cpu_time, experiment
 from bench.histogram import Histogram, percentiles
 from bench.manifest import binary
 from chaos.systems import HASHICORP, Running, Settings, running
-from deploy.lab import Lab, netns
+from deploy.lab import Lab
 from deploy.lab.cluster import Cluster
 from deploy.lab.servers.store_node import StoreNode
 
@@ -45,9 +45,8 @@ class LoadRun:
 
 def run_load(lab: Lab, argv: list[str]) -> LoadRun:
     """To its end."""
-    identities = {netns.identity(netns.path_of(host.netns)) for host in lab.hosts.values()}
     with tempfile.TemporaryFile("w+", encoding="ascii") as out:
-        before, after = client_run.follow(lab.client, argv, lambda load: (pid for pid in netns.pids_in(identities) if pid != load), stdout=out)
+        before, after = client_run.follow(lab.client, argv, lambda load: (pid for pid in lab.pids() if pid != load), stdout=out)
         out.seek(0)
         return LoadRun(argv, json.load(out), before, after)
 

@@ -19,7 +19,7 @@ from deploy.lab import VIP_DNS, VIP_KV, VIP_RAW, Host, Lab
 from deploy.lab.host import UPLINK
 from deploy.lab.servers import Knot, Nsd
 from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT, PEER_PORT, SERVE_PORT, NodeSettings
-from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
+from deploy.lab.servers.zone import NAMES
 
 HOOKS = ("splitter", "sink", "reply", "alive", "forged-vip", "announce", "clock", "node")
 # The links of the proxy, and what an unprivileged user may send there: the proxy's interface, its far end, the clock's two ends.
@@ -37,7 +37,6 @@ HONEST_CPU, FLOOD_CPU = 0, 1
 _CLUSTER_ID, _CLUSTER_KEY = 9, "00112233445566778899aabbccddeeff"
 PEER_VERSION = 4  # HR_PEER_VERSION of bpf/abi/peer_abi.h
 _DNS_PORT, _DECOY_PORT = 53, 9000
-_NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 _HONEST_RATE, _HONEST_SOCKETS = 1_000, 16
 _CONTROL_LINKS = ("fl0", "fl1")
 _SLOW = "800ms"
@@ -126,10 +125,10 @@ class ProxyRig:
         return [int(self.product.status()["pid"])]
 
     def honest(self, seconds: float) -> dict:
-        argv = [str(binary("hr-load")), f"--target={VIP_DNS[0]}:{_DNS_PORT}", "--workload=dns", f"--names={_NAMES}",
+        argv = [str(binary("hr-load")), f"--target={VIP_DNS[0]}:{_DNS_PORT}", "--workload=dns", f"--names={NAMES}",
                 "--loop=open", f"--rate={_HONEST_RATE}", f"--seconds={seconds}", f"--sockets={_HONEST_SOCKETS}",
                 "--warmup=200", "--timeout=1s", "--linger=200ms"]
-        client = run_client(self.lab.client, on_cpu(argv, HONEST_CPU), [h.netns for h in self.lab.hosts.values()])
+        client = run_client(self.lab.client, on_cpu(argv, HONEST_CPU), self.lab)
         summary = client.summary
         # A forged answer to a request that is over comes to the client's socket as it would without a proxy.
         return {"n": summary["n"], "lost": summary["lost"], "wrong": summary["wrong_waiting"], "p50_us": summary["p50_ms"] * 1e3,

@@ -23,7 +23,7 @@ from bench.dns_rig import DnsRig
 from bench.manifest import binary
 from bench.outcome import Check, at_least, at_most
 from deploy.lab import Host, Lab, names
-from deploy.lab.servers.zone import NUMBERED_NAMES, ORIGIN
+from deploy.lab.servers.zone import NAMES
 from deploy.lab.waiting import until
 
 NAME = "chaos-network"
@@ -37,7 +37,6 @@ _REST_S = 0.5  # from a change that is followed to the next
 _WARM_UP_S = 2.0
 _SENT_SHARE = 0.98  # of what each client was to send
 _LOST_DIRECT_SHARE = 0.03  # at most; a direct client that gets no answers would excuse every loss
-_NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))
 
 
 class Machine:
@@ -225,7 +224,7 @@ def must_show(rows: list[dict]) -> list[Check]:
 
 def _load(host: Host, target: str, seconds: float, folder: Path, name: str) -> tuple[subprocess.Popen, float]:
     """The client, and when it sent its first request."""
-    argv = [binary("hr-load"), f"--target={target}", f"--mode={name}", "--workload=dns", f"--names={_NAMES}", "--loop=open",
+    argv = [binary("hr-load"), f"--target={target}", f"--mode={name}", "--workload=dns", f"--names={NAMES}", "--loop=open",
             f"--rate={RATE}", f"--seconds={seconds:g}", "--warmup=0", "--sockets=8", "--timeout=2s", "--linger=1s",
             f"--csv={folder / f'{name}.csv'}", f"--out={folder / f'{name}.json'}", "--progress"]
     log = folder / f"{name}.log"

@@ -93,7 +93,7 @@ class Reloads:
 def load(lab: Lab, seconds: float) -> ClientRun:
     argv = [str(binary("hr-load")), f"--target={VIP_RAW[0]}:{PORT}", "--workload=raw", "--loop=open", f"--rate={RATE}",
             f"--seconds={seconds}", "--warmup=200", "--timeout=1s", "--linger=500ms", "--sockets=8"]
-    return run_client(lab.client, argv, [host.netns for host in lab.hosts.values()])
+    return run_client(lab.client, argv, lab)
 
 
 def plan(successions: int) -> list[tuple]:

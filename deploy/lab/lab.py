@@ -81,6 +81,10 @@ class Lab:
     def replica(self, name: str) -> Host:
         return self.hosts[name]
 
+    def pids(self) -> list[int]:
+        """Every process in its hosts."""
+        return netns.pids_in({netns.identity(netns.path_of(host.netns)) for host in self.hosts.values()})
+
     # -- life ----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> "Lab":

@@ -11,6 +11,7 @@ import dataclasses
 ORIGIN = "example.test"
 TTL_S = 300
 NUMBERED_NAMES = 100  # n0 to n99, for load
+NAMES = ",".join(f"n{number}.{ORIGIN}" for number in range(NUMBERED_NAMES))  # as hr-load takes them
 
 
 @dataclasses.dataclass(frozen=True)

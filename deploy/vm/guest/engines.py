@@ -47,7 +47,7 @@ def measure(lab: Lab, engine: str, attach: str) -> dict:
         with (BenchServer(a, "hr-echo-server", [f"--listen={a.ipv4}:{PORT}", f"--shared={shared}", *SERVER]),
               BenchServer(b, "hr-echo-server", [f"--listen={b.ipv4}:{PORT}", f"--shared={shared}", *SERVER]),
               hedging as proxy):
-            client = run_client(lab.client, command(mode, to, LOAD, f"{DELAY_MS:.0f}ms"), [])
+            client = run_client(lab.client, command(mode, to, LOAD, f"{DELAY_MS:.0f}ms"), None)
             status = proxy.status_at_rest()
     except CommandFailed as why:
         return {**row, "offered": False, "why": str(why).strip().splitlines()[-1]}

@@ -47,7 +47,7 @@ def main() -> int:
         with servers[0] as first, servers[1], Product(lab.client, "stalls", [entry]) as proxy:
             faults = threading.Thread(target=stall, args=(first.pid, plan, time.monotonic()))
             faults.start()
-            client = run_client(lab.client, command("wheel", to, LOAD, "10ms"), [])
+            client = run_client(lab.client, command("wheel", to, LOAD, "10ms"), None)
             faults.join()
             figures = service_figures(proxy.status_at_rest(), "raw")
     summary = client.summary
