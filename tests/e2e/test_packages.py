@@ -223,8 +223,8 @@ def test_installed_configured_upgraded_under_load_and_removed(packages, root, sy
 def five_commands() -> tuple[str, list[str]]:
     """The README's configuration, and what it says to type."""
     part = (ROOT / "README.md").read_text(encoding="utf-8").split("\n## On your own host, in five commands\n")[1].split("\n## ")[0]
-    config, typed = (re.search(rf"^```{language}\n(.*?)^```$", part, re.MULTILINE | re.DOTALL)[1] for language in ("yaml", ""))
-    return config, typed.splitlines()
+    fences = dict(re.findall(r"^```(\w*)\n(.*?)^```$", part, re.MULTILINE | re.DOTALL))
+    return fences["yaml"], fences[""].splitlines()
 
 
 def copies_sent(system: Booted) -> int:
