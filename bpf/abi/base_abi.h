@@ -29,6 +29,19 @@
 #define HR_ANNOUNCE_PORTS 4 /* different ports on which announcements are awaited */
 #define HR_NO_BACKEND 0xff  /* the service-local backend index that stands for no backend */
 
+/* The place of the highest bit of a number below 2^32 that is not 0. Without branches, for the verifier would walk what
+ * follows once for each place. */
+HR_INLINE __u32 hr_log2(__u64 number) {
+  __u64 exponent = 0, step;
+
+  for (__u32 bits = 16; bits; bits /= 2) {
+    step = (((1ull << bits) - 1 - number) >> 63) * bits;
+    number >>= step;
+    exponent += step;
+  }
+  return (__u32)exponent;
+}
+
 /* An IPv6 address, or an IPv4 address mapped into ::ffff:0:0/96 (RFC 4291 section 2.5.5.2). Network order. */
 struct hr_address {
   union {

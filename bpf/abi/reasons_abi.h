@@ -62,7 +62,7 @@
   X(23, HR_REASON_FLOW, flow, forwarded, "profile `flow`: it goes to the backend that its client's flow is with", "nothing") \
   X(24, HR_REASON_NO_BUDGET, no_budget, not_hedged, "the hedging budget is spent, or less than half is left and the client has used more than it earned", \
     "look for the slow backend; then perhaps raise `budget`") \
-  X(25, HR_REASON_NO_TARGET, no_target, not_hedged, "every backend has the request already", \
+  X(25, HR_REASON_NO_TARGET, no_target, not_hedged, "every backend has the request already, or is down", \
     "nothing, or add a backend") \
   X(26, HR_REASON_HEDGE_FAILED, hedge_failed, not_hedged, "the kernel refused to build or to send the copy", \
     "look at the route to the backend") \

@@ -247,13 +247,14 @@ struct hr_flow {
  */
 struct hr_late {
   __u64 freed_ns;
+  __u64 wait;   /* of its first backend, when it was sent */
   __u32 winner; /* HR_NO_BACKEND: none has answered; changed by compare-and-swap */
   __u8 sent;    /* mask of the backends that were sent it, or owe an older one's reply under its key */
   __u8 answered;
-  __u8 way; /* enum hr_way */
-  __u8 pad;
+  __u8 way;    /* enum hr_way */
+  __u8 failed; /* mask of that backend, if it counted against it at the end of its retention (impaired.bpf.h) */
 };
-HR_STATIC_ASSERT(sizeof(struct hr_late) == 16, "hr_late is 16 bytes");
+HR_STATIC_ASSERT(sizeof(struct hr_late) == 24, "hr_late is 24 bytes");
 #define HR_LATE_NS 60000000000ull /* twice the longest usual timeout of a client */
 
 /* Key of the fragment map (LRU): RFC 791 / RFC 8200 identification of one fragmented datagram. */
@@ -368,8 +369,9 @@ struct hr_backend_load {
   __u16 failing_witness; /* whose the last one was, its low half; 0 = there was none */
   __u64 missing;         /* the wait of a request that another backend has answered and this one not yet; 0 = none */
   __u64 late_ns;         /* for how long such requests were waited for that it answered after all */
+  __u64 counted;         /* the last one of them that counted against it; 0 = its answer has come since */
+  __u32 counted_share;   /* for so much of `failing` */
   __u32 missed;          /* how many in a row it never answered; while it is impaired: probes in silence */
-  __u32 pad[3];
   __u32 median[HR_LOAD_LEVELS];  /* of answer times, by requests in flight when the answer came; in units of 1,024 ns, 0
                                     = none */
   __u32 samples[HR_LOAD_LEVELS]; /* how many answers; wraps */

@@ -65,28 +65,11 @@ enum hr_backend_histogram {
 /* Bucket of a duration. Pure; compiled by both sides. */
 HR_INLINE __u32 hr_histogram_bucket(__u64 duration_ns) {
   __u64 units = duration_ns >> HR_HISTOGRAM_UNIT_SHIFT;
-  __u32 exponent = 0;
-  __u64 rest = units;
+  __u32 exponent;
 
   if (units < (1u << HR_HISTOGRAM_SUB_SHIFT)) return (__u32)units;
   if (units >> (HR_HISTOGRAM_MAX_EXPONENT + 1)) return HR_HISTOGRAM_BUCKETS - 1;
-  if (rest >> 16) {
-    rest >>= 16;
-    exponent += 16;
-  }
-  if (rest >> 8) {
-    rest >>= 8;
-    exponent += 8;
-  }
-  if (rest >> 4) {
-    rest >>= 4;
-    exponent += 4;
-  }
-  if (rest >> 2) {
-    rest >>= 2;
-    exponent += 2;
-  }
-  if (rest >> 1) exponent += 1;
+  exponent = hr_log2(units);
   return ((exponent - HR_HISTOGRAM_SUB_SHIFT + 1) << HR_HISTOGRAM_SUB_SHIFT) +
          (__u32)((units >> (exponent - HR_HISTOGRAM_SUB_SHIFT)) & ((1u << HR_HISTOGRAM_SUB_SHIFT) - 1));
 }

@@ -106,6 +106,6 @@ HR_STATIC_ASSERT(sizeof(struct hr_trace) == 384, "the programs' words have cache
 struct hr_live {
   __u64 published; /* bpf/proxy/config.bpf.h; written by the daemon alone */
   struct hr_trace trace;
-  __u64 crowded; /* 1 = `crowded_flows` has been used; written by the programs, once */
+  __u64 crowded_ns[2]; /* up to when an entry of `crowded_flows` may be believed: of UDP, of TCP; 0 = there is none */
 };
 HR_STATIC_ASSERT(__builtin_offsetof(struct hr_live, trace.lease_ns) == 8, "one cache line");

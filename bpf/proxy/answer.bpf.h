@@ -45,6 +45,15 @@ struct hr_reply {
   __u8 way;       /* enum hr_way: how the answer goes back */
 };
 
+/* A datagram that the client does not get. `request`: 0 where it is of none. */
+HR_INLINE struct hr_answer hr_dropped(const struct hr_reply *reply, __u32 request, __u16 reason,
+                                      enum hr_counter counter) {
+  struct hr_answer answer = {.verdict = HR_VERDICT_DROP, .reason = reason, .request = request};
+
+  hr_count(reply->service_stats, counter);
+  return answer;
+}
+
 HR_INLINE struct hr_request *hr_find_request(const struct hr_request_key *key, __u64 *reference) {
   struct hr_wheel *wheel = hr_the_wheel();
 
@@ -212,10 +221,7 @@ HR_INLINE struct hr_answer hr_judge_late(struct hr_request *request, __u64 word,
   }
   if (state == HR_STATE_ANSWERED || state == HR_STATE_NACKED || state == HR_STATE_EXPIRED) {
     if (winner == reply->index && !hr_is_second_answer(request, state, reply)) return answer;
-    answer.verdict = HR_VERDICT_DROP;
-    answer.reason = HR_REASON_LOSER;
-    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
-    return answer;
+    return hr_dropped(reply, answer.request, HR_REASON_LOSER, HR_LOSERS_DROPPED);
   }
   answer.request = 0; /* on its way out: as if it were not known */
   return answer;
@@ -363,10 +369,7 @@ HR_INLINE struct hr_answer hr_judge_late_nack(struct hr_request *request, const 
   __u32 masks = hr_take_nack(request, reply);
 
   if (!(HR_SENT_MASK(masks) & ~HR_NOT_AWAITED_MASK(masks) & ~bit)) return answer;
-  answer.verdict = HR_VERDICT_DROP;
-  answer.reason = HR_REASON_NACK;
-  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
-  return answer;
+  return hr_dropped(reply, answer.request, HR_REASON_NACK, HR_NACKS_SWALLOWED);
 }
 
 /*
@@ -384,8 +387,9 @@ HR_INLINE int hr_is_of_untracked(const struct hr_request *request, __u64 word, c
 
 enum hr_late_verdict { HR_LATE_UNKNOWN, HR_LATE_FIRST, HR_LATE_WINNER, HR_LATE_LOSER };
 
-#define HR_LATE_IS_NACK 0x100u /* of `flags`: it is no answer; the low bits are the backend's place */
+#define HR_LATE_IS_NACK 0x100u /* of `flags`: it is no answer; low bits are the backend's place, high ones its id */
 #define HR_LATE_FRESH 0x10000u /* of the result: this backend's first answer */
+#define HR_LATE_BACKEND_SHIFT 16
 /* Requests were forwarded under such keys: only a loser's first datagram is its own, and that not for ever. */
 #define HR_LATE_UNTRACKED 0x200u
 
@@ -396,6 +400,7 @@ enum hr_late_verdict { HR_LATE_UNKNOWN, HR_LATE_FIRST, HR_LATE_WINNER, HR_LATE_L
  */
 HR_GLOBAL __u32 hr_judge_freed(struct hr_request_key *key, __u32 flags, __u64 now_ns) {
   __u32 place = flags & (HR_MAX_BACKENDS_PER_SERVICE - 1), winner, fresh = 0;
+  struct hr_backend_load *load = hr_backend_load_of(flags >> HR_LATE_BACKEND_SHIFT);
   struct hr_request_key copy; /* Linux 6.1 takes no map's key by a pointer that a global function was given */
   struct hr_late *late;
   __u8 bit = 1u << place;
@@ -410,7 +415,10 @@ HR_GLOBAL __u32 hr_judge_freed(struct hr_request_key *key, __u32 flags, __u64 no
     return HR_LATE_UNKNOWN;
   if (!(flags & HR_LATE_IS_NACK)) {
     winner = __sync_val_compare_and_swap(&late->winner, HR_NO_BACKEND, place);
-    if (!(late->answered & bit)) fresh = HR_LATE_FRESH;
+    if (!(late->answered & bit)) {
+      fresh = HR_LATE_FRESH;
+      if (load) hr_take_miss_back(load, late->wait, late->failed & bit);
+    }
     late->answered |= bit;
   } else if (winner == HR_NO_BACKEND) { /* it goes to the client, and so does an answer that comes after it */
     winner = place;
@@ -425,7 +433,7 @@ HR_GLOBAL __u32 hr_judge_freed(struct hr_request_key *key, __u32 flags, __u64 no
 HR_INLINE __u32 hr_late(struct hr_request_key *key, const struct hr_reply *reply, __u32 flags) {
   if (reply->untracked && !hr_owes_one(reply)) return HR_LATE_UNKNOWN;
   if (reply->untracked) flags |= HR_LATE_UNTRACKED;
-  return hr_judge_freed(key, reply->index | flags, reply->now_ns);
+  return hr_judge_freed(key, reply->index | flags | reply->backend_id << HR_LATE_BACKEND_SHIFT, reply->now_ns);
 }
 
 /* An answer, or an error, that comes after the request's retention. */
@@ -433,11 +441,7 @@ HR_INLINE struct hr_answer hr_answer_late(__u32 late, const struct hr_reply *rep
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
 
   if ((late & 0xff) == HR_LATE_FIRST) hr_count(reply->service_stats, HR_LATE_ANSWERS);
-  if ((late & 0xff) != HR_LATE_LOSER) return answer;
-  answer.verdict = HR_VERDICT_DROP;
-  answer.reason = HR_REASON_LATE;
-  hr_count(reply->service_stats, HR_LOSERS_DROPPED);
-  return answer;
+  return (late & 0xff) == HR_LATE_LOSER ? hr_dropped(reply, 0, HR_REASON_LATE, HR_LOSERS_DROPPED) : answer;
 }
 
 HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload payload, struct hr_request *request,
@@ -463,10 +467,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
      */
     if (hr_part(skb, payload, reply) & HR_PART_LAST && hr_take_older(request, bit))
       hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client, reply->now_ns);
-    answer.verdict = HR_VERDICT_DROP;
-    answer.reason = HR_REASON_STALE;
-    hr_count(reply->service_stats, HR_STALE_DROPPED);
-    return answer;
+    return hr_dropped(reply, answer.request, HR_REASON_STALE, HR_STALE_DROPPED);
   }
   older = READ_ONCE(request->outstanding) & bit;
   if (HR_WORD_STATE(word) == HR_STATE_PENDING && hr_is_stale(skb, payload, request, reply, is_nack)) {
@@ -477,10 +478,7 @@ HR_INLINE struct hr_answer hr_judge(struct __sk_buff *skb, struct hr_payload pay
     if (reply->config->profile.echo) hr_take_older(request, bit);
     if (older) /* it names an older request */
       hr_note_life(reply->config, reply->backend_state, reply->backend_id, request->client, reply->now_ns);
-    answer.verdict = HR_VERDICT_DROP;
-    answer.reason = HR_REASON_STALE;
-    hr_count(reply->service_stats, HR_STALE_DROPPED);
-    return answer;
+    return hr_dropped(reply, answer.request, HR_REASON_STALE, HR_STALE_DROPPED);
   }
   /* A recorded datagram that is sent again, and again, is no sign of life. */
   if (!(HR_ANSWERED_MASK(READ_ONCE(request->masks)) & bit))

@@ -95,7 +95,7 @@ HR_GLOBAL int hr_flow_opens(struct __sk_buff *skb, struct hr_packet *packet, __u
 
   if (!packet) return 0;
   hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION, service_id);
-  flow = hr_flow_look_up(&key);
+  flow = hr_flow_look_up(&key, now_ns);
   return flow ? hr_flow_asks(skb, packet, flow, now_ns) : 0;
 }
 

@@ -186,18 +186,13 @@ HR_INLINE void hr_claim_beside(struct hr_attempt *attempt, __u32 packed, __u64 n
   if (hr_pay_beside(attempt, packed, now_ns)) hr_note_attempt(attempt, hr_unpack_choice(packed).second, now_ns);
 }
 
-HR_INLINE int hr_owe_failover(__u32 service_id, __u32 client) {
-  if (hr_debt_owe(service_id, client, HR_DEBT_FAILOVERS)) return 1;
-  hr_reason(hr_stats_of(service_id), HR_REASON_FAILOVERS_OWED);
-  return 0;
-}
-
 /*
  * Claims the next attempt of a pending request, for the clock or for a nack. It is a failover, free of the
  * budget, when every backend asked so far has sent a nack or is silent, or the first one fails at what others answer
  * (impaired.bpf.h); otherwise a hedge, paid for. An attempt from a
  * down backend to one that is not healthy either is paid for too, because without a healthy backend load must not
- * double for longer than suspicion lasts. A failover around a silent backend is owed until its answer is of use, and
+ * double for longer than suspicion lasts. One that is down gets no hedge of a backend that lives, unless it is to be
+ * tried again. A failover around a silent backend is owed until its answer is of use, and
  * one more than may be owed is paid for like a hedge. The claim is a compare-and-swap on `attempts`, so that the clock
  * and a nack's release never make the same attempt twice. The masks are set before it: a program that finds the attempt
  * taken finds in the masks where it goes (hr_judge_nack). In a dry run it is claimed, paid and counted, and nothing is
@@ -212,7 +207,6 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   struct hr_service_policy *policy;
   struct hr_choice choice;
   __u32 service_id, attempts, masks, health, target;
-  __u64 open_ns = 0;
   int nacked;
 
   if (!request) return 0;
@@ -239,14 +233,21 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
     health = HR_SUSPECT;
   if (!nacked && (health == HR_HEALTHY || (health != HR_SUSPECT && choice.why == HR_CHOSE_LAST_RESORT)))
     attempt->flags |= HR_ATTEMPT_PAID;
-  else if (!nacked && !hr_is_dry(policy))
-    attempt->flags |= hr_owe_failover(service_id, request->client) ? HR_ATTEMPT_OWED : HR_ATTEMPT_PAID;
+  else if (!nacked && !hr_is_dry(policy) && hr_debt_owe(service_id, request->client, HR_DEBT_FAILOVERS))
+    attempt->flags |= HR_ATTEMPT_OWED;
+  else if (!nacked && !hr_is_dry(policy)) {
+    hr_reason(hr_stats_of(service_id), HR_REASON_FAILOVERS_OWED);
+    attempt->flags |= HR_ATTEMPT_PAID;
+  }
+  if (attempt->flags == HR_ATTEMPT_PAID && choice.why == HR_CHOSE_LAST_RESORT && health != HR_DOWN &&
+      hr_health_of(attempt->config_id, hr_backend_id(config, target), request->client, now_ns) == HR_DOWN &&
+      !hr_take_retry(config, hr_backend_id(config, target), now_ns))
+    return 0;
   if ((attempt->flags & HR_ATTEMPT_PAID) && hr_is_drained(policy, target)) {
     attempt->reason = HR_REASON_DRAINED;
     return 0;
   }
-  if (health == HR_HEALTHY && (!nacked || request->put_off) &&
-      hr_held_back(service_id, request->sent_ns, now_ns, &open_ns)) {
+  if (health == HR_HEALTHY && (!nacked || request->put_off) && hr_held_back_ns(service_id, request->sent_ns, now_ns)) {
     attempt->reason = HR_REASON_PUSHBACK;
     return 0;
   }

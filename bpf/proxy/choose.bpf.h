@@ -98,8 +98,7 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
       view->suspect |= 1u << i;
     else if (health == HR_IMPAIRED)
       view->impaired |= 1u << i;
-    else if (state->health >= HR_DOWN &&
-             now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
+    else if (hr_is_retry_due(state, config->election_timeout_ns, now_ns))
       view->retry_due |= 1u << i;
   }
   view->retry_due |= view->impaired;
@@ -188,9 +187,9 @@ HR_INLINE int hr_take_retry(const struct hr_service_config *config, __u32 backen
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   __u64 since_ns;
 
-  if (!state || state->health < HR_DOWN) return 0;
+  if (!state) return 0;
   since_ns = READ_ONCE(state->health_since_ns);
-  if (now_ns < since_ns + HR_STANDBY_RETRY * config->election_timeout_ns) return 0;
+  if (!hr_is_retry_due(state, config->election_timeout_ns, now_ns)) return 0;
   if (__sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) != since_ns) return 0;
   if (backend_id < HR_MAX_BACKENDS && config->profile.request_correlation.pairing == HR_PAIR_ONE_WAY)
     WRITE_ONCE(state->answered_ns, now_ns); /* no answer says how it went: hr_has_rested() */
@@ -229,12 +228,10 @@ HR_GLOBAL __u32 hr_place_to_probe(__u32 config_id, __u32 places, __u64 now_ns) {
     struct hr_backend_state *state;
 
     if (!((config->present & places) >> i & 1)) continue;
-    hr_health_of(config_id, backend_id, HR_NO_CLIENT,
-                 now_ns); /* suspicion ends, or becomes more, when it is looked at */
+    /* Suspicion ends, or becomes more, when it is looked at. */
+    hr_health_of(config_id, backend_id, HR_NO_CLIENT, now_ns);
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
-    if (state && state->health >= HR_DOWN &&
-        now_ns >= state->health_since_ns + HR_STANDBY_RETRY * config->election_timeout_ns)
-      return i;
+    if (state && hr_is_retry_due(state, config->election_timeout_ns, now_ns)) return i;
   }
   return HR_NO_BACKEND;
 }
@@ -388,9 +385,8 @@ HR_GLOBAL __u32 hr_load_at(__u32 config_id, __u32 place, __u64 now_ns) {
 HR_GLOBAL int hr_owe_copy(__u32 service_id, __u32 client, __u64 now_ns) {
   struct hr_service_policy *policy = hr_policy_of(service_id);
   struct hr_wheel *wheel = hr_the_wheel();
-  __u64 open_ns = 0;
 
-  if (!policy || !wheel || hr_held_back(service_id, now_ns, now_ns, &open_ns)) return 0;
+  if (!policy || !wheel || hr_held_back_ns(service_id, now_ns, now_ns)) return 0;
   if (hr_is_dry(policy)) {
     hr_count(hr_stats_of(service_id), HR_WOULD_COPY);
     return 0;

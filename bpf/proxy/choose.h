@@ -34,6 +34,11 @@ HR_INLINE __u32 hr_health_by_wait(__u64 wait, __u64 suspect_ns, __u64 election_t
   return now_ns <= suspect_ns + (1 + HR_STANDBY_RETRY) * election_timeout_ns ? HR_DOWN : HR_HEALTHY;
 }
 
+/* May a backend that is down be tried again? */
+HR_INLINE int hr_is_retry_due(const volatile struct hr_backend_state *state, __u64 election_timeout_ns, __u64 now_ns) {
+  return state->health >= HR_DOWN && now_ns >= state->health_since_ns + HR_STANDBY_RETRY * election_timeout_ns;
+}
+
 enum hr_choice_why {
   HR_CHOSE_NONE = 0,      /* no backend is left to ask */
   HR_CHOSE_LEADER = 1,    /* the leader, which is healthy */
@@ -102,22 +107,10 @@ HR_INLINE __u32 hr_choice_by_load(__u32 load, __u64 answer_ns) {
  * logarithm is within 0.01, and without branches, as hr_choice_lowest().
  */
 HR_INLINE __u32 hr_share_cost(__u32 key, __u32 backend_id, __u32 inverse_weight) {
-  __u64 hash = (key ^ (backend_id + 1) * 0x9e3779b1u) * 0xbf58476d1ce4e5b9ull, rest, step, exponent = 0, fraction;
+  __u64 hash = (key ^ (backend_id + 1) * 0x9e3779b1u) * 0xbf58476d1ce4e5b9ull, rest, step, exponent, fraction;
 
   hash = (hash ^ hash >> 29) * 0x94d049bb133111ebull >> 32 | 1;
-  rest = hash;
-  step = ((0xffff - rest) >> 63) << 4;
-  rest >>= step;
-  exponent += step;
-  step = ((0xff - rest) >> 63) << 3;
-  rest >>= step;
-  exponent += step;
-  step = ((0xf - rest) >> 63) << 2;
-  rest >>= step;
-  exponent += step;
-  step = ((0x3 - rest) >> 63) << 1;
-  rest >>= step;
-  exponent += step + (rest >> 1);
+  exponent = hr_log2(hash);
   fraction = (hash << (31 - exponent) & 0x7fffffff) >> 15;
   /* log2(1 + f) is nearly f + f (1 - f) (0.279 + 0.164 (1 - f)), whose slopes at both ends are right. */
   step = 65536 - fraction;

@@ -109,13 +109,15 @@ HR_INLINE int hr_is_over(const struct hr_visit *visit) {
  * The request's place is free from here on, but what comes late of it is still known (hr_judge_freed). An answer of
  * several datagrams may go on then: an older request's note must not make its backend a loser.
  */
-HR_INLINE void hr_note_late(const struct hr_visit *visit) {
+HR_INLINE void hr_note_late(const struct hr_visit *visit, __u32 failed) {
   const struct hr_request *request = visit->request;
   struct hr_late late = {.freed_ns = visit->now_ns,
+                         .wait = HR_WAIT(request->sent_ns, request->client),
                          .winner = HR_WORD_WINNER(visit->word),
                          .sent = HR_SENT_MASK(request->masks) | HR_OUTSTANDING_NOW(request->outstanding),
                          .answered = HR_ANSWERED_MASK(request->masks),
-                         .way = HR_REQUEST_WAY(request->flags)};
+                         .way = HR_REQUEST_WAY(request->flags),
+                         .failed = failed};
 
   if ((late.sent & (late.sent - 1)) || hr_is_unanswered(visit->word)) {
     if (bpf_map_update_elem(&late_requests, &request->key, &late, BPF_ANY)) hr_host_reason(HR_REASON_FLOW_FAILED);
@@ -131,8 +133,8 @@ HR_INLINE void hr_note_late(const struct hr_visit *visit) {
  */
 HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
   struct hr_request *request = visit->request;
-  __u32 sent = HR_SENT_MASK(request->masks);
-  __u64 word = visit->word;
+  __u32 sent = HR_SENT_MASK(request->masks), failed = 0;
+  __u64 word = visit->word, removing = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), 0, HR_STATE_REMOVING);
   int retained = ((sent & (sent - 1)) && !hr_is_over(visit)) || HR_OUTSTANDING_NOW(request->outstanding) ||
                  (hr_is_unanswered(word) && !(word & HR_WORD_DETACHED) && visit->config->profile.one_datagram);
 
@@ -144,22 +146,24 @@ HR_INLINE void hr_visit_done(const struct hr_visit *visit) {
     hr_requeue(visit, request->done_ns + hr_retention_ns(visit->config, word), 0);
     return;
   }
-  if (!(word & HR_WORD_DETACHED)) {
-    __u64 removing = HR_WORD(HR_WORD_GENERATION(word), HR_WORD_WINNER(word), 0, HR_STATE_REMOVING);
-
-    if (__sync_val_compare_and_swap(&request->word, word, removing) != word) {
-      hr_requeue(visit, visit->now_ns, 1);
-      return;
-    }
-    hr_note_late(visit);
-    hr_scoreboard_remove(visit->wheel, request->set,
-                         HR_REFERENCE(HR_WORD_GENERATION(word), request->tag, visit->index));
+  if (!(word & HR_WORD_DETACHED) && __sync_val_compare_and_swap(&request->word, word, removing) != word) {
+    hr_requeue(visit, visit->now_ns, 1);
+    return;
   }
   /* Another backend won, and the first never answered. */
   if (HR_WORD_STATE(word) == HR_STATE_ANSWERED) {
+    const struct hr_backend_load *load = hr_backend_load_of(hr_backend_id(visit->config, request->first));
+    __u32 failing = load ? READ_ONCE(load->failing) : 0;
+
     hr_note_unanswered(visit);
     sent &= ~HR_ANSWERED_MASK(request->masks);
     if (sent) hr_note_failures(visit->config_id, visit->index, sent);
+    if (load && READ_ONCE(load->failing) > failing) failed = 1u << request->first;
+  }
+  if (!(word & HR_WORD_DETACHED)) {
+    hr_note_late(visit, failed);
+    hr_scoreboard_remove(visit->wheel, request->set,
+                         HR_REFERENCE(HR_WORD_GENERATION(word), request->tag, visit->index));
   }
   hr_flights_end(visit->config_id, visit->index, 1);
   hr_free_request(request, visit->index);
@@ -226,9 +230,11 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
 
   hr_trace_note(visit->index, visit->config_id, HR_TRACE_NO_HEDGE, reason, HR_NO_BACKEND, 0);
   if (reason == HR_REASON_NO_TARGET) {
-    hr_reason(visit->service_stats, HR_REASON_NO_TARGET);
-    hr_requeue(visit, request->sent_ns + visit->config->deadline_ns, 1);
-    return;
+    if (!request->rechecks) hr_reason(visit->service_stats, HR_REASON_NO_TARGET);
+    if (!(visit->config->present & ~HR_SENT_MASK(request->masks))) { /* none is left that could come back */
+      hr_requeue(visit, request->sent_ns + visit->config->deadline_ns, 1);
+      return;
+    }
   }
   hr_reason_once(visit, reason, HR_REASON_NO_BUDGET, HR_REQUEST_NO_BUDGET);
   /* Looked at again like the others: if the first backend falls silent, a drained one is better than none. */
@@ -236,11 +242,10 @@ HR_INLINE void hr_put_off(const struct hr_visit *visit, __u32 reason) {
   hr_reason_once(visit, reason, HR_REASON_PUSHBACK, HR_REQUEST_PUSHED_BACK);
   if (reason == HR_REASON_PUSHBACK) {
     __u64 deadline_ns = request->sent_ns + visit->config->deadline_ns;
-    __u64 open_ns = ~0ull;
+    __u64 open_ns = hr_held_back_ns(HR_CONFIG_SERVICE(visit->config_id), request->sent_ns, visit->now_ns);
 
     /* The backend asked for a definite wait, so the clock need not look in between. */
-    if (hr_held_back(HR_CONFIG_SERVICE(visit->config_id), request->sent_ns, visit->now_ns, &open_ns) &&
-        open_ns < deadline_ns) {
+    if (open_ns && open_ns < deadline_ns) {
       hr_requeue(visit, open_ns, 1);
       return;
     }

@@ -24,6 +24,17 @@ struct hr_ends {
   __u32 version; /* 4 or 6 */
 };
 
+/* Of a packet that comes, or that goes (as one does that an ICMP error quotes). */
+HR_INLINE struct hr_ends hr_ends_of(const struct hr_packet *packet, int goes) {
+  struct hr_ends ends = {.remote = goes ? packet->destination : packet->source,
+                         .local = goes ? packet->source : packet->destination,
+                         .remote_port_be = goes ? packet->destination_port_be : packet->source_port_be,
+                         .local_port_be = goes ? packet->source_port_be : packet->destination_port_be,
+                         .version = packet->version};
+
+  return ends;
+}
+
 /* As the kernel looks a received packet's socket up: its source is the remote end. */
 HR_INLINE void hr_fill_tuple(struct bpf_sock_tuple *tuple, const struct hr_ends *ends) {
   if (ends->version == 4) {

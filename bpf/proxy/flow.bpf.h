@@ -48,11 +48,26 @@ HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
   return lifetime_ns > HR_FLOW_UDP_NS ? lifetime_ns : HR_FLOW_UDP_NS;
 }
 
-HR_INLINE struct hr_flow *hr_flow_look_up(struct hr_flow_key *key) {
-  struct hr_flow *flow =
-      key->protocol == IPPROTO_TCP ? bpf_map_lookup_elem(&connections, key) : bpf_map_lookup_elem(&flows, key);
+/* An entry of `crowded_flows` is in use: looked for until it has been silent for as long as TCP may be, or has ended.
+ */
+HR_INLINE void hr_flow_is_in_crowd(int tcp, int closing, __u64 now_ns) {
+  __u64 until_ns = now_ns + (tcp && closing ? HR_FLOW_CLOSING_NS : HR_FLOW_TCP_NS);
 
-  return flow || !READ_ONCE(hr_live.crowded) ? flow : bpf_map_lookup_elem(&crowded_flows, key);
+  if (until_ns > READ_ONCE(hr_live.crowded_ns[tcp])) WRITE_ONCE(hr_live.crowded_ns[tcp], until_ns + HR_FLOW_STAMP_NS);
+}
+
+HR_INLINE struct hr_flow *hr_flow_look_up(struct hr_flow_key *key, __u64 now_ns) {
+  int tcp = key->protocol == IPPROTO_TCP;
+  struct hr_flow *flow = tcp ? bpf_map_lookup_elem(&connections, key) : bpf_map_lookup_elem(&flows, key);
+  __u64 until_ns = READ_ONCE(hr_live.crowded_ns[tcp]);
+
+  if (flow || !until_ns) return flow;
+  flow = bpf_map_lookup_elem(&crowded_flows, key);
+  if (flow)
+    hr_flow_is_in_crowd(tcp, flow->closing, now_ns);
+  else if (now_ns > until_ns)
+    __sync_val_compare_and_swap(&hr_live.crowded_ns[tcp], until_ns, 0);
+  return flow;
 }
 
 /*
@@ -76,7 +91,7 @@ HR_INLINE int hr_flow_is_crowded(__u32 client_index, __u8 protocol, __u64 now_ns
     __sync_fetch_and_add(made, 1);
     return 0;
   }
-  if (!READ_ONCE(hr_live.crowded)) WRITE_ONCE(hr_live.crowded, 1);
+  hr_flow_is_in_crowd(tcp, 0, now_ns);
   return 1;
 }
 
@@ -85,7 +100,7 @@ HR_INLINE void hr_flow_stamp(struct hr_flow *flow, __u64 now_ns) {
 }
 
 HR_INLINE struct hr_flow *hr_flow_find(struct hr_flow_key *key, __u64 lifetime_ns, __u64 now_ns) {
-  struct hr_flow *flow = hr_flow_look_up(key);
+  struct hr_flow *flow = hr_flow_look_up(key, now_ns);
 
   if (flow && flow->closing) lifetime_ns = HR_FLOW_CLOSING_NS;
   if (!flow || now_ns > flow->seen_ns + HR_FLOW_STAMP_NS + lifetime_ns) return 0;
@@ -112,7 +127,7 @@ HR_INLINE void hr_flow_ends(struct hr_flow_key *key, struct hr_flow *ended, __u3
   struct hr_client *client = bpf_map_lookup_elem(&clients, &client_index);
   int failed; /* as in the map's error, before 6.4 */
 
-  if (!READ_ONCE(hr_live.crowded)) WRITE_ONCE(hr_live.crowded, 1);
+  hr_flow_is_in_crowd(1, 1, ended->seen_ns);
   failed = bpf_map_update_elem(&crowded_flows, key, ended, BPF_ANY);
   if (failed) return;
   failed = bpf_map_delete_elem(&connections, key);
@@ -132,10 +147,10 @@ HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_b
   long failed;
 
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
-  known = hr_flow_look_up(&key);
+  known = hr_flow_look_up(&key, now_ns);
   if (known && event == HR_FLOW_OPENING && known->closing) {
     bpf_map_delete_elem(&crowded_flows, &key); /* the port again */
-    known = hr_flow_look_up(&key);
+    known = hr_flow_look_up(&key, now_ns);
   }
   if (known) {
     /* A moved flow keeps its place: one more in the other map would be hidden by this one. */

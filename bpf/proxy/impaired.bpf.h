@@ -8,7 +8,8 @@
  *
  * A request counts at the end of its retention, but for one that a pause may have held back, or an outage have lost
  * with others. Earlier, one at a time is looked at (`missing`): it has failed once the backend has answered a later
- * request, and this one not for longer than late answers take. Of an outage that is one.
+ * request, and this one not for longer than late answers take. Of an outage that is one. Its answer takes that back,
+ * as long as the request is remembered (hr_late).
  *
  * From a 64th of its requests on, or three missed in a row, its hedges are failovers: free, if they are of use. From an
  * eighth on it is IMPAIRED, if another backend fails at half as many at most: requests go around it as around one that
@@ -28,7 +29,6 @@
 /* How much one request counts: of those that it was asked first, of probes while it is impaired, and of hedges, which
  * are no fair sample of what it answers. */
 #define HR_OUTCOME_SHIFT 7
-#define HR_OUTCOME_ONE (65536 >> HR_OUTCOME_SHIFT)
 #define HR_PROBED_SHIFT 5
 #define HR_HEDGED_SHIFT 10
 
@@ -98,6 +98,21 @@ HR_GLOBAL int hr_note_outcome(__u32 config_id, __u32 backend_id, __u64 failed, _
 }
 
 /*
+ * What this backend was waited for since `wait` it has answered after all: it was looked at, or counted against it.
+ * After the retention, `failed`: it counted when that ended, for no more than a request does now.
+ */
+HR_INLINE void hr_take_miss_back(struct hr_backend_load *load, __u64 wait, int failed) {
+  __u32 failing = READ_ONCE(load->failing), share = (65535 - failing) >> HR_OUTCOME_SHIFT;
+
+  if (__sync_val_compare_and_swap(&load->missing, wait, 0) == wait) return;
+  if (__sync_val_compare_and_swap(&load->counted, wait, 0) == wait)
+    share = READ_ONCE(load->counted_share);
+  else if (!failed)
+    return;
+  WRITE_ONCE(load->failing, failing > share ? failing - share : 0);
+}
+
+/*
  * Another backend has answered this request: those in `places` have not, or have refused it. They have failed at it, if
  * they have sent something since it was sent: before the other one answered, or without a pause that may have held it
  * back. So has an impaired one, whatever it has sent. A global function: rare.
@@ -158,6 +173,7 @@ HR_GLOBAL int hr_note_answered(__u32 config_id, __u32 backend_id, __u32 request_
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_request *request = hr_request_at(request_index);
   __u64 missing, late_ns, after_ns, now_ns = hr_now_ns();
+  __u32 failing;
   int first;
 
   if (!policy || !load || !config || !request) return 0;
@@ -166,10 +182,7 @@ HR_GLOBAL int hr_note_answered(__u32 config_id, __u32 backend_id, __u32 request_
   late_ns = READ_ONCE(load->late_ns);
   if (first && READ_ONCE(request->rechecks) == HR_LOOKED_AT) {
     after_ns = now_ns - request->sent_ns;
-    if (missing == HR_WAIT(request->sent_ns, request->client))
-      WRITE_ONCE(load->missing, 0);
-    else /* it counted too early */
-      WRITE_ONCE(load->failing, load->failing > HR_OUTCOME_ONE ? load->failing - HR_OUTCOME_ONE : 0);
+    hr_take_miss_back(load, HR_WAIT(request->sent_ns, request->client), 0);
     WRITE_ONCE(load->missed, 0);
     WRITE_ONCE(load->late_ns, after_ns > late_ns ? after_ns : late_ns - (late_ns >> 6));
   } else if (missing && request->sent_ns > missing) {
@@ -178,7 +191,12 @@ HR_GLOBAL int hr_note_answered(__u32 config_id, __u32 backend_id, __u32 request_
     if (after_ns < HR_MISSED_NS) after_ns = HR_MISSED_NS;
     if (now_ns > missing + after_ns && __sync_val_compare_and_swap(&load->missing, missing, 0) == missing) {
       WRITE_ONCE(load->late_ns, late_ns - (late_ns >> 2));
-      if (hr_note_outcome(config_id, backend_id, missing, HR_OUTCOME_SHIFT)) WRITE_ONCE(load->missed, load->missed + 1);
+      failing = READ_ONCE(load->failing);
+      if (hr_note_outcome(config_id, backend_id, missing, HR_OUTCOME_SHIFT)) {
+        WRITE_ONCE(load->missed, load->missed + 1);
+        WRITE_ONCE(load->counted_share, READ_ONCE(load->failing) - failing);
+        WRITE_ONCE(load->counted, missing);
+      }
     }
   }
   if (READ_ONCE(load->failing)) {

@@ -25,23 +25,10 @@
 
 /* The level of `in_flight`, which is at least 1: a quarter octave each: 1, 2, 3, 4, 5, 6, 7, 8 to 9, 10 to 11, ... */
 HR_INLINE __u32 hr_load_level(__u32 in_flight) {
-  __u32 exponent = 0, rest = in_flight, level;
+  __u32 exponent, level;
 
   if (in_flight < 4) return in_flight - 1;
-  if (rest >> 16) return HR_LOAD_LEVELS - 1;
-  if (rest >> 8) {
-    rest >>= 8;
-    exponent += 8;
-  }
-  if (rest >> 4) {
-    rest >>= 4;
-    exponent += 4;
-  }
-  if (rest >> 2) {
-    rest >>= 2;
-    exponent += 2;
-  }
-  if (rest >> 1) exponent += 1;
+  exponent = hr_log2(in_flight);
   level = 4 * exponent - 5 + (in_flight >> (exponent - 2) & 3);
   return level < HR_LOAD_LEVELS ? level : HR_LOAD_LEVELS - 1;
 }

@@ -115,11 +115,7 @@ HR_INLINE int hr_pass_unknown(void) {
 HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *packet, int quoted,
                              const struct hr_reply *reply) {
   struct hr_address vip = reply->config->vip;
-  struct hr_ends ends = {.remote = quoted ? packet->destination : packet->source,
-                         .local = quoted ? packet->source : packet->destination,
-                         .remote_port_be = quoted ? packet->destination_port_be : packet->source_port_be,
-                         .local_port_be = quoted ? packet->source_port_be : packet->destination_port_be,
-                         .version = packet->version};
+  struct hr_ends ends = hr_ends_of(packet, quoted);
 
   if (!hr_is_direct(skb, packet->protocol, &ends, &vip, reply->config->port_be)) return 0;
   hr_reason(reply->service_stats, HR_REASON_DIRECT);
@@ -136,11 +132,7 @@ HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *pack
  */
 HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_reply *reply,
                                  __u32 late) {
-  struct hr_ends ends = {.remote = packet->source,
-                         .local = packet->destination,
-                         .remote_port_be = packet->source_port_be,
-                         .local_port_be = packet->destination_port_be,
-                         .version = packet->version};
+  struct hr_ends ends = hr_ends_of(packet, 0);
   __u32 found = hr_udp_socket(skb, &ends);
 
   if (found == HR_UDP_CONNECTED) return 1;
@@ -179,7 +171,7 @@ HR_INLINE struct hr_answer hr_judge_unpaired(struct __sk_buff *skb, struct hr_pa
   if (reply->config->profile.reply_correlation.pairing != HR_PAIR_FLOW) return answer;
   hr_flow_key_of(&key, &packet->destination, packet->destination_port_be, IPPROTO_UDP, HR_FLOW_CONNECTION,
                  reply->service_id);
-  flow = hr_flow_look_up(&key);
+  flow = hr_flow_look_up(&key, reply->now_ns);
   if (!flow || flow->id == reply->backend_id) {
     /* A client that only receives keeps its flow, as in connection tracking. */
     if (flow) {
@@ -189,10 +181,7 @@ HR_INLINE struct hr_answer hr_judge_unpaired(struct __sk_buff *skb, struct hr_pa
     if (reply->flow) hr_flow_stamp(reply->flow, reply->now_ns);
     return answer;
   }
-  answer.verdict = HR_VERDICT_DROP;
-  answer.reason = HR_REASON_LOSER;
-  hr_count(reply->service_stats, HR_LOSERS_DROPPED);
-  return answer;
+  return hr_dropped(reply, 0, HR_REASON_LOSER, HR_LOSERS_DROPPED);
 }
 
 HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, struct hr_reply *reply) {
@@ -201,7 +190,7 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
   struct hr_request_key key = {};
   struct hr_request *request;
-  __u32 late, fate;
+  __u32 late, fate, named;
 
   if (packet->payload_bytes == sizeof(struct hr_self_test) && hr_has_tag(skb)) {
     hr_count(reply->service_stats, HR_SELF_TESTS_BACK);
@@ -236,12 +225,13 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
     return hr_act(skb, packet, &answer, reply);
   }
   fate = hr_fate(skb, packet);
-  request = fate == HR_FATE_OPEN ? 0 : hr_find_request(&key, &reply->reference);
+  request = hr_find_request(&key, &reply->reference);
+  named = request && HR_SENT_MASK(request->masks) & (1u << reply->index);
+  if (fate == HR_FATE_OPEN) request = 0; /* it decides nothing */
   late = request || fate != HR_FATE_SURE
              ? HR_LATE_UNKNOWN
              : hr_late(&key, reply, hr_is_nack(skb, payload, reply->config, reply->config_id) ? HR_LATE_IS_NACK : 0);
-  if (!reply->known && !late && !(request && (HR_SENT_MASK(request->masks) & (1u << reply->index))))
-    return hr_pass_unknown();
+  if (!reply->known && !late && !named) return hr_pass_unknown();
   if (request && fate == HR_FATE_REFUSED) {
     /* The client would have no answer. It was changed on its way, so it tells nothing of its sender. */
     answer.verdict = HR_VERDICT_DROP;
@@ -318,10 +308,7 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
 
 /* Another backend gets what this one has refused, and the client hears nothing. */
 HR_INLINE struct hr_answer hr_consumed_refusal(const struct hr_reply *reply) {
-  struct hr_answer answer = {.verdict = HR_VERDICT_DROP, .reason = HR_REASON_NACK};
-
-  hr_count(reply->service_stats, HR_NACKS_SWALLOWED);
-  return answer;
+  return hr_dropped(reply, 0, HR_REASON_NACK, HR_NACKS_SWALLOWED);
 }
 
 /* Is another backend healthy, to this client? */
@@ -357,7 +344,7 @@ HR_GLOBAL __u32 hr_judge_opening(struct __sk_buff *skb, struct hr_packet *packet
   hr_flow_key_of(&key, quoted ? &packet->source : &packet->destination,
                  quoted ? packet->source_port_be : packet->destination_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION,
                  service_id);
-  connection = hr_flow_look_up(&key);
+  connection = hr_flow_look_up(&key, hr_now_ns());
   if (!connection) return 0;
   if (connection->id != backend_id) return HR_OPENING_OVER;
   past = bpf_ntohl(number) - bpf_ntohl(connection->syn_number);
@@ -456,10 +443,7 @@ HR_INLINE struct hr_answer hr_judge_error(struct __sk_buff *skb, const struct hr
   if (HR_WORD_STATE(word) != HR_STATE_PENDING) {
     /* About a copy that lost: the client has its answer. */
     hr_take_nack(request, reply);
-    answer.verdict = HR_VERDICT_DROP;
-    answer.reason = HR_REASON_LOSER;
-    hr_count(reply->service_stats, HR_LOSERS_DROPPED);
-    return answer;
+    return hr_dropped(reply, 0, HR_REASON_LOSER, HR_LOSERS_DROPPED);
   }
   if (!(HR_SENT_MASK(request->masks) & (1u << reply->index)))
     return answer; /* nothing was sent there: forged or ancient */

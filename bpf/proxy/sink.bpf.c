@@ -6,6 +6,7 @@
  */
 #include "bpf/proxy/flow.bpf.h"
 #include "bpf/proxy/icmp.bpf.h"
+#include "bpf/proxy/time.bpf.h"
 
 #include <linux/pkt_cls.h>
 
@@ -35,7 +36,7 @@ HR_INLINE int hr_return_error(struct __sk_buff *skb) {
   if (!service) return -1;
   hr_flow_key_of(&key, &error.quoted.destination, error.quoted.destination_port_be, error.quoted.protocol,
                  HR_FLOW_CONNECTION, *service);
-  flow = hr_flow_look_up(&key);
+  flow = hr_flow_look_up(&key, hr_now_ns());
   if (!flow) return -1;
   backend_id = flow->id;
   backend = bpf_map_lookup_elem(&backends, &backend_id);

@@ -339,7 +339,7 @@ HR_GLOBAL int hr_note_syn(struct __sk_buff *skb, struct hr_packet *packet, __u32
   if (!packet || bpf_skb_load_bytes(skb, packet->l4_offset + HR_TCP_NUMBER, &number, sizeof(number))) return 0;
   hr_flow_key_of(&key, &packet->source, packet->source_port_be, IPPROTO_TCP, HR_FLOW_CONNECTION,
                  HR_CONFIG_SERVICE(config_id));
-  connection = hr_flow_look_up(&key);
+  connection = hr_flow_look_up(&key, now_ns);
   if (!connection) return 0;
   if (client == HR_NO_CLIENT)
     return connection->syn_number == number && !connection->closing &&

@@ -188,14 +188,13 @@ HR_INLINE int hr_debt_owe(__u32 service_id, __u32 client_index, __u32 debt) {
 /* ---- Pushback: what a backend's replies ask about hedging ---------------------------------------------------------
  */
 
-/* Does a backend's pushback still keep this request from being sent once more? `*open_ns` is when it may be; ~0: never.
- */
-HR_INLINE int hr_held_back(__u32 service_id, __u64 sent_ns, __u64 now_ns, __u64 *open_ns) {
-  struct hr_service_state *state = bpf_map_lookup_elem(&service_states, &service_id);
+/* Until when a backend's pushback keeps this request from being sent once more; ~0: for ever, 0: it does not. */
+HR_INLINE __u64 hr_held_back_ns(__u32 service_id, __u64 sent_ns, __u64 now_ns) {
+  struct hr_service_state *state = hr_service_state_of(service_id);
   __u64 wait_ns;
 
   if (!state || now_ns >= READ_ONCE(state->pushback_until_ns)) return 0;
   wait_ns = READ_ONCE(state->pushback_ns);
-  *open_ns = wait_ns == ~0ull ? ~0ull : sent_ns + wait_ns;
-  return now_ns < *open_ns;
+  if (wait_ns != ~0ull) wait_ns += sent_ns;
+  return now_ns < wait_ns ? wait_ns : 0;
 }

@@ -210,14 +210,10 @@ HR_GLOBAL int hr_trace_untracked(struct __sk_buff *skb, struct hr_packet *packet
   if (!hr_trace_admit(now_ns)) return 0;
   event = hr_trace_reserve();
   if (!event) return 0;
-  event->request = 0;
+  __builtin_memset(event, 0, sizeof(*event));
   event->key = key;
   event->sent_ns = now_ns;
-  event->due_ns = 0;
-  event->fire_ns = 0;
-  event->masks = 0;
   event->bytes = packet->l3_bytes;
-  event->state = HR_STATE_FREE;
   event->winner = HR_NO_BACKEND;
   event->first = what >> 16;
   event->attempts = 1;

@@ -112,16 +112,12 @@ HR_INLINE int hr_took_the_route(struct __sk_buff *skb, const struct hr_packet *p
 HR_GLOBAL __u32 hr_way_by_uplink(struct __sk_buff *skb, struct hr_packet *packet) {
   struct bpf_sock *sender = skb->sk, *found;
   __u32 bound, way = HR_WAY_STRANGER;
-  struct hr_ends ends = {};
+  struct hr_ends ends;
 
   if (!packet) return HR_WAY_STRANGER;
   if (hr_took_the_route(skb, packet)) return HR_WAY_SOCKET;
   if (!sender || (packet->protocol != IPPROTO_UDP && packet->protocol != IPPROTO_TCP)) return HR_WAY_STRANGER;
-  ends.remote = packet->destination;
-  ends.local = packet->source;
-  ends.remote_port_be = packet->destination_port_be;
-  ends.local_port_be = packet->source_port_be;
-  ends.version = packet->version;
+  ends = hr_ends_of(packet, 1);
   found = hr_find_socket(skb, &ends, packet->protocol);
   if (!found) return HR_WAY_STRANGER;
   bound = found->bound_dev_if;
@@ -133,15 +129,11 @@ HR_GLOBAL __u32 hr_way_by_uplink(struct __sk_buff *skb, struct hr_packet *packet
 /* Gives an answer, already in the VIP's name, to its socket, whatever device that is bound to. Global: rare, with a
  * stack of its own. */
 HR_GLOBAL int hr_assign_socket(struct __sk_buff *skb, struct hr_packet *packet) {
-  struct hr_ends ends = {};
   struct bpf_sock *found;
+  struct hr_ends ends;
 
   if (!packet) return 0;
-  ends.remote = packet->source;
-  ends.local = packet->destination;
-  ends.remote_port_be = packet->source_port_be;
-  ends.local_port_be = packet->destination_port_be;
-  ends.version = packet->version;
+  ends = hr_ends_of(packet, 0);
   found = hr_find_socket(skb, &ends, packet->protocol);
   if (!found) return 0;
   bpf_sk_assign(skb, found, 0); /* refused for a reuseport socket before 6.6: the usual look-up then decides */

@@ -177,6 +177,19 @@ TEST_F(ClockTest, EveryAttemptNeedsATarget) {
   Clones(HR_MARK_HEDGE, 0);
 }
 
+TEST_F(ClockTest, ABackendThatIsDownGetsAHedgeOnlyWhenItIsToBeTriedAgain) {
+  BackendState(kDns4B).health = HR_DOWN;
+  BackendState(kDns4B).health_since_ns = NowNs();
+  const uint32_t request = Ask(1);
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4:no_target", 1}}));
+  EXPECT_THAT(FireNow(request), IsEmpty()) << "counted once";
+  EXPECT_EQ(SentTo(request), 0b01u);
+  BackendState(kDns4B).health_since_ns = 1;
+  EXPECT_EQ(FireNow(request), (Changes{{"dns4.extra_sends", 1}, {"dns4.hedges", 1}}));
+  EXPECT_GT(BackendState(kDns4B).health_since_ns, 1u) << "the next one is put off";
+  Clones(HR_MARK_HEDGE, 1);
+}
+
 TEST_F(ClockTest, ALapGoesRoundAgainWhileSomethingWaits) {
   Ask(1);
   const uint64_t laps = Wheel().laps;

@@ -210,6 +210,45 @@ TEST_F(ImpairedTest, AnAnswerThatComesAfterAllTakesItsMissBackAndSoLateAnswersAr
   EXPECT_FALSE(HedgesAreFree(1));
 }
 
+TEST_F(ImpairedTest, AnAnswerTakesBackNoMissThatDidNotCount) {
+  Miss(kSecond / 2, kClient4, "10.77.2.1");
+  BackendState(kDns4A).health = HR_HEALTHY;
+  const uint32_t counted = BackendLoad(kDns4A).failing;
+  ASSERT_GT(counted, 0u);
+  const uint16_t late = Miss(kSecond / 2, kClient4, "10.77.2.1");
+  EXPECT_LE(BackendLoad(kDns4A).failing, counted) << "the same client among others";
+  Answer(late, kA4);
+  EXPECT_GT(BackendLoad(kDns4A).failing, counted / 2);
+}
+
+TEST_F(ImpairedTest, AnAnswerAfterTheRetentionTakesItsMissBack) {
+  const uint16_t late = next_id_;
+  Leave();
+  Advance(2 * kSecond);
+  Hit(1);
+  ASSERT_EQ(Find(late), 0u);
+  ASSERT_GT(BackendLoad(kDns4A).failing, 0u);
+  Answer(late, kA4);
+  EXPECT_EQ(BackendLoad(kDns4A).failing, 0u);
+}
+
+TEST_F(ImpairedTest, AndOneThatCountedWhenTheRetentionEnded) {
+  Ask(1);
+  Ask(2);
+  Advance(kMillisecond);
+  Hit(3);
+  for (const uint16_t id : {1, 2}) MakeDue(Find(id));
+  VisitAll();
+  Clones(HR_MARK_HEDGE, 2);
+  for (const uint16_t id : {1, 2}) Answer(id, kB4);
+  for (const uint16_t id : {1, 2}) EndRetention(Find(id));
+  VisitAll();
+  ASSERT_EQ(Find(2), 0u);
+  ASSERT_GT(BackendLoad(kDns4A).failing, 65536u / 256);
+  Answer(2, kA4);
+  EXPECT_LT(BackendLoad(kDns4A).failing, 16u);
+}
+
 // Answers come in any order, each tenth after two seconds, and the standby is fast.
 TEST_F(ImpairedTest, ALeaderThatIsSlowOutOfTurnIsNotImpaired) {
   std::vector<uint16_t> slow;

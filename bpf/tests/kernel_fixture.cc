@@ -244,7 +244,7 @@ void PacketTest::Reset() {
   ClearArray(maps.backend_histograms);
   ClearHash(maps.flows);
   ClearHash(maps.crowded_flows);
-  loaded_->live.At<hr_live>(0)->crowded = 0;
+  for (volatile __u64 &until_ns : Live().crowded_ns) until_ns = 0;
   ClearHash(maps.late_requests);
   ClearHash(maps.connections);
   ClearHash(maps.fragments);

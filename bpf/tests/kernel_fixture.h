@@ -190,7 +190,8 @@ class PacketTest : public ::testing::Test {
   volatile hr_service_config &ServiceConfig(uint32_t id) {
     return *loaded_->configs.At<hr_service_config>(HR_CONFIG_ID(Published(), id));
   }
-  volatile __u64 &Published() { return loaded_->live.At<hr_live>(0)->published; }
+  volatile hr_live &Live() { return *loaded_->live.At<hr_live>(0); }
+  volatile __u64 &Published() { return Live().published; }
   volatile hr_service_policy &ServicePolicy(uint32_t id) { return *loaded_->policies.At<hr_service_policy>(id); }
   hr_parked Parked(uint32_t request);
   // Number of the request the scoreboard has for this client and these correlation bytes; 0 = none.

@@ -133,6 +133,22 @@ TEST_F(ShareTest, AClientsConnectionsMakeOnlyItsLikeBeForgotten) {
   EXPECT_EQ(Reply(PacketBuilder(to, kClient4).Tcp(53, last, kTcpAck).Build()).verdict, kRedirected) << "its own, too";
 }
 
+TEST_F(ShareTest, ConnectionsThatHaveEndedAreLookedForWhileTheyMaySendAndNoLonger) {
+  const auto send = [this](uint16_t port, uint8_t flags) {
+    Split(PacketBuilder(kClient4, kDns4).Tcp(port, kDnsPort, flags).Build());
+  };
+  send(10'000, kTcpSyn);
+  send(10'000, 0x11);
+  EXPECT_GT(Live().crowded_ns[1], NowNs());
+  EXPECT_EQ(Live().crowded_ns[0], 0u) << "datagrams pay for no connection";
+  Advance(60 * kSecond);
+  send(10'001, kTcpSyn);
+  EXPECT_NE(Live().crowded_ns[1], 0u);
+  Advance(70 * kSecond);
+  send(10'002, kTcpSyn);
+  EXPECT_EQ(Live().crowded_ns[1], 0u);
+}
+
 TEST_F(ShareTest, AServiceThatIsFloodedByManyLeavesAQuarterToOthers) {
   uint16_t tracked = 0;
   for (uint16_t i = 0; i < 250 && tracked < kCopies / 4 * 3; ++i)

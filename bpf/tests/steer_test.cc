@@ -348,10 +348,13 @@ TEST_F(SteerTest, ARetransmissionIsNoProbe) {
   EXPECT_EQ(SentTo(FindDns(1)), 0b10u);
 }
 
-TEST_F(SteerTest, ALeaderThatIsDownIsHedgedToOnlyAsALastResort) {
+TEST_F(SteerTest, ALeaderThatIsDownIsHedgedToOnlyAsALastResortWhenItIsToBeTriedAgain) {
   MakeDown(kDns4A);
   BackendState(kDns4A).probe_counter = 1;
   Ask(1);
+  FireNow(FindDns(1));
+  EXPECT_EQ(SentTo(FindDns(1)), 0b10u);
+  BackendState(kDns4A).health_since_ns = 1;
   FireNow(FindDns(1));
   EXPECT_EQ(SentTo(FindDns(1)), 0b11u) << "nobody else is left";
   Clones(HR_MARK_HEDGE, 1);

@@ -221,6 +221,18 @@ TEST_F(StrangersTest, AnAnswerWithIpOptionsPassesAndWinsNothing) {
   EXPECT_EQ(Reply(DnsReply4(1, kA4)).changes.at("dns4.won_by_first"), 1);
 }
 
+TEST_F(StrangersTest, AndSoItDoesWhereItsFlowIsForgotten) {
+  Split(DnsRequest4(1));
+  AgeFlow(kClient4, kClientPort, IPPROTO_UDP, HR_FLOW_REPLY, kDns4A, 120 * kSecond);
+  EXPECT_EQ(Reply(PacketBuilder(kA4, kClient4)
+                      .Udp(53, kClientPort, DnsAnswer(DnsQuery(1, "www.example.org")))
+                      .Ipv4Options({131, 7, 4, 10, 77, 0, 1})
+                      .Build())
+                .verdict,
+            kRedirected);
+  EXPECT_EQ(StateOf(FindDns(1)), HR_STATE_PENDING);
+}
+
 // A dead leader is silent, whatever another host sends in its name that names no request which the leader was sent.
 TEST_F(StrangersTest, OnlyWhatNamesARequestOfTheBackendsIsASignOfLife) {
   Split(DnsRequest4(1));

@@ -86,15 +86,7 @@ absl::Status ConfigWriter::SetOwnAddresses(const std::set<std::string>& addresse
     if (keys.size() < HR_MAX_OWN_ADDRESSES)
       keys.emplace(reinterpret_cast<const char*>(&key->address), sizeof(key->address));
   }
-  std::string key(sizeof(hr_address), '\0'), next(sizeof(hr_address), '\0');
-  std::vector<std::string> gone;
-  for (const void* from = nullptr; bpf_map_get_next_key(bpf_map__fd(map), from, next.data()) == 0; from = key.data()) {
-    key = next;
-    if (keys.erase(key) == 0) gone.push_back(key);
-  }
-  for (const std::string& each : gone) {
-    if (const auto there = Delete(map, each.data()); !there.ok()) return there.status();
-  }
+  if (const absl::Status status = DeleteExcept(map, keys); !status.ok()) return status;
   const uint32_t known = 1;
   for (const std::string& each : keys) {
     if (const absl::Status status = Put(map, each.data(), &known); !status.ok()) return status;

@@ -185,9 +185,7 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.answer_ewma_ns = state->answer_ewma_ns;
   backend.last_receive_ns = state->last_receive_ns;
   backend.health_since_ns = state->health_since_ns;
-  backend.retry_due =
-      state->health == HR_IMPAIRED ||
-      (state->health == HR_DOWN && NowNs() >= state->health_since_ns + HR_STANDBY_RETRY * config.election_timeout_ns);
+  backend.retry_due = state->health == HR_IMPAIRED || hr_is_retry_due(state, config.election_timeout_ns, NowNs()) != 0;
   const volatile hr_backend_tuning* tuning = memory_.tuning.At<hr_backend_tuning>(spec.id);
   backend.p95_ns = tuning->p95_ns;
   backend.learned = {.slow_at = tuning->slow_at, .lost = tuning->lost};
