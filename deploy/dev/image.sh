@@ -145,5 +145,6 @@ image_archive() {
     --label "org.opencontainers.image.version=$version" --label "org.opencontainers.image.revision=$revision" \
     --label "org.opencontainers.image.licenses=Apache-2.0 AND (GPL-2.0-only OR BSD-2-Clause)" "$container"
   rm -f "$folder/$name.oci.tar"
-  "${buildah[@]}" commit --quiet --rm --disable-compression=false --timestamp "$created" "$container" "oci-archive:$folder/$name.oci.tar:$name:$version"
+  # By its full name: containerd's import (`ctr images import`, k3s) takes it as it stands, and kubelet asks for that one.
+  "${buildah[@]}" commit --quiet --rm --disable-compression=false --timestamp "$created" "$container" "oci-archive:$folder/$name.oci.tar:docker.io/library/$name:$version"
 }

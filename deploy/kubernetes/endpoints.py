@@ -221,7 +221,7 @@ class Wanted:
 
     def __init__(self, arguments: argparse.Namespace):
         self._template, self._out = Path(arguments.config), Path(arguments.out)
-        self._service, self._port = arguments.service, arguments.port
+        self._service, self._port, self._node = arguments.service, arguments.port, arguments.node
 
     def text(self, slices: list[dict] | None) -> str:
         template = self._template.read_text(encoding="utf-8")
@@ -231,19 +231,18 @@ class Wanted:
         service = service_of(tree, self._service)
         if service is None:
             raise ValueError(f"{self._template} has no service {self._service!r}: --service names one of its services")
-        in_template, now = backends_of(service), self._now()
+        in_template = backends_of(service)
         vip = ipaddress.ip_address(value_of(service, "vip").value)
         ready = {(address, port): name for name, address, port in ready_backends(slices or [], vip.version, self._port)}
         if not ready:
             if slices is not None:
                 log("no endpoint is ready: the backends stay as they are")
-            entries = list((now or in_template).values())
+            entries = list((self._now() or in_template).values())
         else:
-            # Those that are there stay where they are: the first one is the primary, and an order that changes is a change.
-            order = [key for key in now if key in ready]
-            order += [key for key in ready if key not in now]
+            # The first one is the primary. Each node has an order of its own, in which an endpoint that comes or goes moves no other.
+            order = sorted(ready, key=self._rank)
             if len(order) > MAX_BACKENDS:
-                log(f"{len(order)} endpoints are ready, and a service has at most {MAX_BACKENDS} backends: the first ones are taken")
+                log(f"{len(order)} endpoints are ready, and a service has at most {MAX_BACKENDS} backends: this node takes {MAX_BACKENDS} of them")
             # An entry of the template has more to say than an endpoint: `node`, and a name of its own.
             entries = [in_template.get(key) or entry(ready[key], *key) for key in order[:MAX_BACKENDS]]
         names = {value_of(each, "name").value for each in entries}
@@ -252,6 +251,10 @@ class Wanted:
         service.value.append((yaml.ScalarNode("tag:yaml.org,2002:str", "backends"),
                               yaml.SequenceNode("tag:yaml.org,2002:seq", entries, flow_style=False)))
         return HEADER + yaml.serialize(tree, Dumper=yaml.SafeDumper)
+
+    def _rank(self, endpoint: tuple[str, int]) -> bytes:
+        """Rendezvous hashing: all nodes together use all endpoints alike."""
+        return hashlib.sha256(f"{self._node} {endpoint[0]} {endpoint[1]}".encode()).digest()
 
     def _now(self) -> dict[tuple[str, int], yaml.Node]:
         try:
@@ -396,6 +399,7 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--service", default="", metavar="NAME", help="the service of the configuration whose backends are replaced")
     parser.add_argument("--endpoints", default="", metavar="NAMESPACE/SERVICE", help="the Kubernetes Service whose endpoints they become")
     parser.add_argument("--port", default="", metavar="NAME", help="the name of the Service's port (default: the only one, or the only UDP one)")
+    parser.add_argument("--node", default=os.environ.get("NODE_NAME", ""), metavar="NAME", help="this node, by which endpoints are ordered (default: $NODE_NAME)")
     parser.add_argument("--once", action="store_true", help="write the file and end, before the daemon starts")
     parser.add_argument("--patience", type=float, default=10, metavar="SECONDS", help="with --once: how long the API server is waited for (10)")
     parser.add_argument("--debounce", type=float, default=0.5, metavar="SECONDS", help="how long further changes are waited for (0.5)")

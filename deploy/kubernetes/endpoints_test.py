@@ -140,7 +140,7 @@ class Controller:
     def words(self, *more: str) -> list[str]:
         return [sys.executable, str(PROGRAM), "--config", str(self.template), "--out", str(self.out), "--service", "dns",
                 "--endpoints", "default/dns", "--api", self.api.url, "--account", str(self.folder / "account"),
-                "--hedgerow", str(self.folder / "hedgerow"), "--debounce", "0.1", *more]
+                "--hedgerow", str(self.folder / "hedgerow"), "--debounce", "0.1", "--node", "node-1", *more]
 
     def start(self) -> None:
         with open(self.folder / "log", "a", encoding="utf-8") as log:
@@ -190,6 +190,11 @@ def controller(tmp_path, api) -> Iterator[Controller]:
     made.end()
 
 
+def ordered(*backends: str, node: str = "node-1") -> list[str]:
+    """As this node orders them: the backend with the smallest hash of node and endpoint leads."""
+    return sorted(backends, key=lambda each: hashlib.sha256(" ".join([node, *each.split()[1:]]).encode()).digest())
+
+
 A, B, C = "dns-a 10.1.0.1 5353", "dns-b 10.1.0.2 5353", "dns-c 10.1.0.3 5353"
 ONE, TWO, THREE = endpoint("10.1.0.1", "dns-a", ready=True), endpoint("10.1.0.2", "dns-b", ready=True), endpoint("10.1.0.3", "dns-c")
 
@@ -197,16 +202,16 @@ ONE, TWO, THREE = endpoint("10.1.0.1", "dns-a", ready=True), endpoint("10.1.0.2"
 def test_endpoints_come_go_and_are_not_ready(controller, api):
     api.slices = [piece("dns-1", ONE, TWO)]
     controller.start()
-    until(lambda: controller.backends() == [A, B], "the list")
+    until(lambda: controller.backends() == ordered(A, B), "the list")
     until(lambda: controller.asked("reload") == 1, "the reload")
     api.send("ADDED", piece("dns-2", THREE))  # without a condition it is ready
-    until(lambda: controller.backends() == [A, B, C], "added")
+    until(lambda: controller.backends() == ordered(A, B, C), "added")
     api.send("MODIFIED", piece("dns-1", endpoint("10.1.0.1", "dns-a", ready=False), TWO))
-    until(lambda: controller.backends() == [B, C], "not ready")
+    until(lambda: controller.backends() == ordered(B, C), "not ready")
     api.send("MODIFIED", piece("dns-1", ONE, TWO))
-    until(lambda: controller.backends() == [B, C, A], "what is there stays where it is")
+    until(lambda: controller.backends() == ordered(A, B, C), "ready again")
     api.send("MODIFIED", piece("dns-1", ONE, endpoint("10.1.0.2", "dns-b", ready=True, terminating=True)))
-    until(lambda: controller.backends() == [C, A], "terminating")
+    until(lambda: controller.backends() == ordered(C, A), "terminating")
     api.send("DELETED", piece("dns-2"))
     until(lambda: controller.backends() == [A], "a slice is deleted")
     text = controller.out.read_text(encoding="utf-8")
@@ -217,12 +222,12 @@ def test_endpoints_come_go_and_are_not_ready(controller, api):
 def test_no_list_of_backends_is_ever_empty(controller, api):
     api.slices = [piece("dns-1", ONE, TWO)]
     controller.start()
-    until(lambda: controller.backends() == [A, B], "the list")
+    until(lambda: controller.backends() == ordered(A, B), "the list")
     api.send("MODIFIED", piece("dns-1", endpoint("10.1.0.1", "dns-a", ready=False)))
     until(lambda: "no endpoint is ready" in controller.log(), "it is logged")
     api.send("DELETED", piece("dns-1"))
     time.sleep(0.3)
-    assert controller.backends() == [A, B]
+    assert controller.backends() == ordered(A, B)
     assert controller.asked("reload") == 1
 
 
@@ -231,7 +236,7 @@ def test_a_watch_goes_on_where_it_was_cut(controller, api):
     controller.start()
     until(lambda: controller.backends() == [A], "the list")
     api.send("ADDED", piece("dns-2", TWO))
-    until(lambda: controller.backends() == [A, B], "added")
+    until(lambda: controller.backends() == ordered(A, B), "added")
     api.send("BOOKMARK", {"metadata": {}})
     version = str(api.version)
     api.events.put("cut")
@@ -239,14 +244,14 @@ def test_a_watch_goes_on_where_it_was_cut(controller, api):
     assert api.watches()[-1]["resourceVersion"] == version
     assert api.lists() == 1
     api.send("ADDED", piece("dns-3", THREE))
-    until(lambda: controller.backends() == [A, B, C], "what came after the cut")
+    until(lambda: controller.backends() == ordered(A, B, C), "what came after the cut")
 
 
 @pytest.mark.parametrize("how", ["event", "status"])
 def test_a_version_that_the_server_has_forgotten_is_listed_anew(controller, api, how):
     api.slices = [piece("dns-1", ONE), piece("dns-2", TWO)]
     controller.start()
-    until(lambda: controller.backends() == [A, B], "the list")
+    until(lambda: controller.backends() == ordered(A, B), "the list")
     until(lambda: api.watches(), "the watch")
     api.slices = [piece("dns-2", TWO), piece("dns-3", THREE)]  # dns-1 went unseen
     if how == "event":
@@ -256,7 +261,7 @@ def test_a_version_that_the_server_has_forgotten_is_listed_anew(controller, api,
         api.events.put("cut")
         until(lambda: len(api.watches()) >= 2, "the refused watch")
         api.fail = 0
-    until(lambda: controller.backends() == [B, C], "listed anew")
+    until(lambda: controller.backends() == ordered(B, C), "listed anew")
 
 
 def test_what_was_known_stays_while_the_server_fails(controller, api):
@@ -276,7 +281,7 @@ def test_what_was_known_stays_while_the_server_fails(controller, api):
     assert controller.backends() == [A]
     assert controller.out.read_bytes() == before
     api.fail, api.slices = 0, [piece("dns-1", ONE, TWO)]
-    until(lambda: controller.backends() == [A, B], "the server is there again", 15)
+    until(lambda: controller.backends() == ordered(A, B), "the server is there again", 15)
 
 
 def test_many_changes_in_a_row_are_one_reload(controller, api):
@@ -285,7 +290,7 @@ def test_many_changes_in_a_row_are_one_reload(controller, api):
     until(lambda: controller.asked("reload") == 1, "the first reload")
     for count in range(20):
         api.send("MODIFIED", piece("dns-1", ONE, *([TWO] if count % 2 else [THREE])))
-    until(lambda: controller.backends() == [A, B], "the last one")
+    until(lambda: controller.backends() == ordered(A, B), "the last one")
     until(lambda: controller.asked("reload") >= 2, "the reload")
     assert controller.asked("reload") <= 3
 
@@ -348,7 +353,7 @@ def test_neither_signals_nor_a_log_that_no_process_reads_end_it(controller, api)
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):
         controller.process.send_signal(number)
     api.send("MODIFIED", piece("dns-1", ONE, TWO))
-    until(lambda: controller.backends() == [A, B], "the second one")
+    until(lambda: controller.backends() == ordered(A, B), "the second one")
     assert b"SIGUSR2 is ignored" not in os.read(reading, 4096)
     until(lambda: b"SIGUSR2 is ignored" in os.read(reading, 4096), "the log goes on where it is read")
     os.close(reading)
@@ -396,6 +401,24 @@ def test_a_service_has_no_more_backends_than_the_daemon_takes(controller, api):
     api.slices = [piece("dns-1", *(endpoint(f"10.1.0.{n}", f"dns-{n:02}") for n in range(1, 12)))]
     assert controller.once() == 0
     assert len(controller.backends()) == endpoints.MAX_BACKENDS
+
+
+def test_nodes_lead_to_different_endpoints_and_one_that_goes_moves_no_other(controller, api):
+    """Of 100 nodes each of four endpoints is the first for about 25; without one of them only its own nodes have another first one."""
+    every = [f"dns-{n} 10.1.0.{n} 5353" for n in range(1, 5)]
+    nodes = [f"node-{n}" for n in range(100)]
+    firsts = [ordered(*every, node=node)[0] for node in nodes]
+    assert all(10 <= firsts.count(each) <= 45 for each in every)
+    gone = every[0]
+    for node, first in zip(nodes, firsts, strict=True):
+        assert first == gone or ordered(*every[1:], node=node)[0] == first
+    seen = set()
+    for node in nodes[:20]:  # the program has the same order
+        api.slices = [piece("dns-1", *(endpoint(f"10.1.0.{n}", f"dns-{n}") for n in range(1, 5)))]
+        assert controller.once("--node", node) == 0
+        assert controller.backends() == ordered(*every, node=node)
+        seen.add(controller.backends()[0])
+    assert seen == set(every)
 
 
 @pytest.mark.parametrize("words, reason", [(["--service", "dns"], "go together"), (["--service", "dns", "--endpoints", "dns"], "NAMESPACE/SERVICE"),

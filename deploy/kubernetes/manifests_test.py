@@ -1,22 +1,114 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The manifests: every field is one of the API's, references lead somewhere, and the rights are those that were measured."""
+"""The manifests, as kustomize puts them together: every field is one of the API's, references lead somewhere, and the rights are those
+that were measured.
+
+The types are those of Debian's python3-kubernetes, which are generated from the API's OpenAPI document: every field's name, type
+and whether it is required. What they do not know is an error here, as in an API server with strict validation. Of Prometheus'
+operator, whose kind is in no package, the fields that we use are listed below, with their types.
+"""
 
 import copy
 import os
 import re
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 import yaml
+from kubernetes import client
 
-from deploy.kubernetes import endpoints, manifests
-from deploy.kubernetes.manifests import FOLDER
+from deploy.kubernetes import endpoints
 
+FOLDER = Path(__file__).resolve().parent
+PRIMITIVES = {"str": str, "int": int, "bool": bool, "float": (int, float)}
+# https://prometheus-operator.dev/docs/api-reference/api/#monitoring.coreos.com/v1.PodMonitor
+POD_MONITOR = {
+    "selector": "V1LabelSelector",
+    "podMetricsEndpoints": [{"port": "str", "path": "str", "relabelings": [{"sourceLabels": ["str"], "targetLabel": "str", "replacement": "str"}]}],
+}
 ROOT = FOLDER.parents[1]
 BIN = Path(os.environ.get("HEDGEROW_BIN", ROOT / "build/release/bin"))
+
+
+def documents(path: Path) -> list[dict]:
+    return [each for each in yaml.safe_load_all(path.read_text(encoding="utf-8")) if each is not None]
+
+
+def rendered(folder: Path) -> list[dict]:
+    """What `kubectl kustomize FOLDER` gives, for the few fields of kustomization files that stand here; another one is an error."""
+    (kustomization,) = documents(folder / "kustomization.yaml")
+    known = {"apiVersion", "kind", "namespace", "resources", "configMapGenerator", "generatorOptions"}
+    assert kustomization["kind"] == "Kustomization" and kustomization["apiVersion"] == "kustomize.config.k8s.io/v1beta1"
+    assert kustomization.keys() <= known, f"{folder.name}: {kustomization.keys() - known}"
+    found = []
+    for name in kustomization["resources"]:
+        path = folder / name
+        found += rendered(path) if path.is_dir() else documents(path)
+    for generator in kustomization.get("configMapGenerator", []):
+        assert generator.keys() == {"name", "files"}
+        data = {name: (folder / name).read_text(encoding="utf-8") for name in generator["files"]}
+        found.append({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": generator["name"]}, "data": data})
+    for each in found if "namespace" in kustomization else []:
+        if each["kind"] != "Namespace":
+            each["metadata"].setdefault("namespace", kustomization["namespace"])
+    return found
+
+
+def type_of(manifest: dict) -> object:
+    version, kind = manifest["apiVersion"], manifest["kind"]
+    if (version, kind) == ("monitoring.coreos.com/v1", "PodMonitor"):
+        return {"apiVersion": "str", "kind": "str", "metadata": "V1ObjectMeta", "spec": POD_MONITOR}
+    # A kind stands in one group: v1 here is "v1", "apps/v1" and so on.
+    name = version.rpartition("/")[2].title() + kind
+    if not hasattr(client, name):
+        raise LookupError(f"the API has no {kind} of {version}")
+    return name
+
+
+def errors(value: object, wanted: object, path: str = "") -> list[str]:
+    """Where a value is none of a type: `wanted` is a type's name, or written out as a dict or a list of one."""
+    if isinstance(wanted, dict):
+        return _fields(value, wanted, path)
+    if isinstance(wanted, list) or wanted.startswith("list["):
+        inner = wanted[0] if isinstance(wanted, list) else wanted[5:-1]
+        if not isinstance(value, list):
+            return [f"{path}: {value!r} is no list"]
+        return [error for number, each in enumerate(value) for error in errors(each, inner, f"{path}[{number}]")]
+    if wanted.startswith("dict("):
+        inner = wanted[5:-1].split(", ")[1]
+        if not isinstance(value, dict):
+            return [f"{path}: {value!r} is no map"]
+        return [error for key, each in value.items() for error in errors(each, inner, f"{path}.{key}")]
+    if wanted in PRIMITIVES:
+        right = isinstance(value, PRIMITIVES[wanted]) and (wanted == "bool" or not isinstance(value, bool))
+        return [] if right else [f"{path}: {value!r} is no {wanted}"]
+    if wanted == "object":  # a number or a name, such as a port or maxUnavailable
+        return [] if isinstance(value, (int, str)) else [f"{path}: {value!r} is neither a number nor a text"]
+    model = getattr(client, wanted)
+    found = _fields(value, {model.attribute_map[name]: kind for name, kind in model.openapi_types.items()}, path)
+    return found or _refused_by_model(value, model, path)
+
+
+def _fields(value: object, fields: dict, path: str) -> list[str]:
+    if not isinstance(value, dict):
+        return [f"{path}: {value!r} is no block"]
+    return [error for key, each in value.items() for error in (
+        errors(each, fields[key], f"{path}.{key}") if key in fields else [f"{path}.{key}: there is no such field"])]
+
+
+def _refused_by_model(value: dict, model: type, path: str) -> list[str]:
+    """The constructor knows what is required, and the words that a field may have."""
+    names = {field: name for name, field in model.attribute_map.items()}
+    try:
+        model(**{names[key]: each for key, each in value.items()})
+    except ValueError as error:
+        return [f"{path}: {error}"]
+    return []
+
+
 BASES = [FOLDER, FOLDER / "monitoring", FOLDER / "remove"]
-ALL = [each for base in BASES for each in manifests.rendered(base)]
+ALL = [each for base in BASES for each in rendered(base)]
 PODS = {each["metadata"]["name"]: each["spec"]["template"] for each in ALL if each["kind"] in ("DaemonSet", "StatefulSet")}
 CONTAINERS = [(name, container) for name, pod in PODS.items()
               for container in [*pod["spec"].get("initContainers", []), *pod["spec"]["containers"]]]
@@ -29,7 +121,7 @@ def of(kind: str, name: str) -> dict:
 
 @pytest.mark.parametrize("manifest", ALL, ids=lambda each: f"{each['kind']}-{each['metadata']['name']}")
 def test_every_field_is_one_of_the_apis(manifest):
-    assert manifests.errors(manifest, manifests.type_of(manifest)) == []
+    assert errors(manifest, type_of(manifest)) == []
 
 
 @pytest.mark.parametrize("path, value, expected", [
@@ -50,12 +142,12 @@ def test_a_planted_mistake_is_found(path, value, expected):
         del at[path[-1]]
     else:
         at[path[-1]] = value
-    assert expected in "; ".join(manifests.errors(manifest, "V1DaemonSet"))
+    assert expected in "; ".join(errors(manifest, "V1DaemonSet"))
 
 
 def test_a_kind_that_the_api_does_not_have_is_found():
     with pytest.raises(LookupError):
-        manifests.type_of({"apiVersion": "policy/v1", "kind": "PodDisruptionBudgets"})
+        type_of({"apiVersion": "policy/v1", "kind": "PodDisruptionBudgets"})
 
 
 @pytest.mark.parametrize("name", PODS)
@@ -70,7 +162,79 @@ def test_what_a_pod_mounts_is_there(name):
         if "configMap" in volume:
             of("ConfigMap", volume["configMap"]["name"])
         if "secret" in volume:
-            of("Secret", volume["secret"]["secretName"])
+            assert volume["secret"]["secretName"] == name, "the overlay's"
+
+
+def one(found: list[dict], kind: str, name: str) -> dict:
+    (manifest,) = [each for each in found if (each["kind"], each["metadata"]["name"]) == (kind, name)]
+    return manifest
+
+
+def patch(manifest: dict, operation: dict) -> None:
+    """RFC 6902, `add` and `replace`."""
+    *steps, last = operation["path"].removeprefix("/").split("/")
+    at = manifest
+    for step in steps:
+        at = at[int(step)] if isinstance(at, list) else at[step]
+    if last == "-":
+        at.append(operation["value"])
+    else:
+        assert operation["op"] == "add" or last in at, operation["path"]
+        at[last] = operation["value"]
+
+
+def overlaid(folder: Path) -> list[dict]:
+    """What `kubectl kustomize FOLDER` gives for an overlay: files are looked for beside the generator, wherever the base is."""
+    (overlay,) = documents(folder / "kustomization.yaml")
+    found = [each for name in overlay["resources"] for each in rendered(folder / name)]
+    for kind in ("ConfigMap", "Secret"):
+        for generator in overlay[f"{kind[0].lower()}{kind[1:]}Generator"]:
+            data = {name: (folder / name).read_text(encoding="utf-8") for name in generator["files"]}
+            if generator.get("behavior") == "replace":
+                one(found, kind, generator["name"])["data"] = data
+            else:
+                found.append({"apiVersion": "v1", "kind": kind, "metadata": {key: generator[key] for key in ("name", "namespace")}, "data": data})
+    for each in overlay["patches"]:
+        for operation in yaml.safe_load(each["patch"]):
+            patch(one(found, each["target"]["kind"], each["target"]["name"]), operation)
+    return found
+
+
+def test_the_overlay_of_the_page_builds_and_runs_as_it_stands(tmp_path):
+    """With the files that it names beside it, and the tree elsewhere; by kubectl's own kustomize, too, where there is one."""
+    page = (ROOT / "docs/kubernetes.md").read_text(encoding="utf-8")
+    (text,) = re.findall(r"```yaml\n(apiVersion: kustomize.config.k8s.io.*?)```", page, re.DOTALL)
+    overlay = tmp_path / "overlay"
+    overlay.mkdir()
+    (overlay / "kustomization.yaml").write_text(text.replace("../hedgerow/deploy/kubernetes", os.path.relpath(FOLDER, overlay)), encoding="utf-8")
+    with pytest.raises(FileNotFoundError):
+        overlaid(overlay)
+    names = {name for generator in re.findall(r"files: \[(.*?)\]", text) for name in generator.split(", ")}
+    assert {"hedgerow.yaml", "cluster.key"} < names
+    for name in names:
+        (overlay / name).write_text(f"# {name}\n", encoding="utf-8")
+    built = overlaid(overlay)
+    for manifest in built:
+        assert errors(manifest, type_of(manifest)) == [], manifest["metadata"]["name"]
+    assert one(built, "ConfigMap", "hedgerow")["data"] == {"hedgerow.yaml": "# hedgerow.yaml\n"}
+    assert one(built, "Secret", "hedgerow-node")["data"].keys() == {"cluster.key"}
+    proxy = one(built, "DaemonSet", "hedgerow")["spec"]["template"]["spec"]
+    for container in (proxy["initContainers"][0], proxy["containers"][1]):
+        parsed = endpoints.parse([*container["args"], "--api", "http://localhost"])
+        namespace = parsed.endpoints.split("/")[0]
+        assert [each["name"] for each in container["env"]] == ["NODE_NAME"]
+    for kind in ("Role", "RoleBinding"):
+        assert one(built, kind, "hedgerow-endpoints")["metadata"]["namespace"] == namespace, "where the Service is"
+    if kubectl := shutil.which("kubectl"):
+        done = subprocess.run([kubectl, "kustomize", overlay], capture_output=True, text=True, check=False, timeout=60)
+        assert done.returncode == 0, done.stderr
+        theirs = [each for each in yaml.safe_load_all(done.stdout) if each]
+        described = [{(each["kind"], each["metadata"]["name"], each["metadata"].get("namespace")) for each in both} for both in (built, theirs)]
+        assert described[0] == described[1]
+
+
+def test_the_proxys_folder_alone_has_its_namespace():
+    assert "Namespace" in [each["kind"] for each in rendered(FOLDER / "proxy")]
 
 
 def test_selectors_find_their_pods():

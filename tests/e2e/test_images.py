@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from deploy.kubernetes import manifests
+from deploy.kubernetes import manifests_test as manifests
 from harness.image import Image, make_images
 from harness.product import BIN, VIP4, wait_until
 
@@ -47,6 +47,7 @@ def test_an_image_says_what_it_is_and_has_little_in_it(images):
     version = re.search(r"VERSION (\S+)", (ROOT / "CMakeLists.txt").read_text(encoding="utf-8").split("project(")[1])[1]
     revision = subprocess.run(["git", "rev-parse", "HEAD"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     for name, image in images.items():
+        assert image.name == f"docker.io/library/{name}:{version}", "what kubelet asks for"
         labels = {key.rpartition(".")[2]: value for key, value in image.config["Labels"].items() if key.startswith("org.opencontainers.image.")}
         assert labels["title"] == name and labels["version"] == version and labels["revision"] == revision
         assert image.size < LARGEST[name], f"{name}: {image.size} bytes"

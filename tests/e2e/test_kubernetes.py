@@ -9,52 +9,15 @@ import time
 
 import pytest
 
-from deploy.kubernetes import endpoints, manifests
+from deploy.kubernetes import endpoints
+from deploy.kubernetes import manifests_test as manifests
 from deploy.kubernetes.endpoints_test import FakeApi, endpoint, piece
-from harness.containers import container, rules
+from harness.containers import POD_NET, pod_of, pod_routes, pod_server, rules
 from harness.dns import finish_dnsperf, start_dnsperf
 from harness.product import BIN, METRICS, VIP4, wait_until
 
-POD_NET = "10.244.0.0/24"
-GATEWAY_MAC = "ee:ee:ee:ee:ee:ee"
 # ipMasq of the bridge plugin: what goes to another network than the pods' has the node's address.
 MASQUERADE = "table ip cninat {\n chain out { type nat hook postrouting priority 100; ip saddr 10.244.0.0/24 ip daddr != 10.244.0.0/24 masquerade; }\n}"
-
-
-@contextlib.contextmanager
-def pod_server(box, address: str):
-    """A DNS server in a pod."""
-    server = box.lab.client.popen(["ip", "netns", "exec", box.netns, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=53",
-                                   f"--listen-address={address}", "--bind-interfaces", "--no-resolv", "--no-hosts", "--user=root",
-                                   "--address=/#/192.0.2.1", "--pid-file="])
-    try:
-        yield server
-    finally:
-        box.lab.client.stop(server)
-
-
-@contextlib.contextmanager
-def pod_routes(lab):
-    """What a network plugin writes on the other nodes: this node's pods are behind this node."""
-    for host in lab.replicas:
-        host.run(["ip", "route", "add", POD_NET, "via", lab.client.ipv4])
-    try:
-        yield
-    finally:
-        for host in lab.replicas:
-            host.run(["ip", "route", "del", POD_NET])
-
-
-@contextlib.contextmanager
-def pod_of(lab, address: str, *, bridge: str | None, name: str = "box"):
-    """As the bridge plugin makes it, or as Calico does: an address alone, and a gateway that is no host's address."""
-    gateway = "10.244.0.1" if bridge else "169.254.1.1"
-    with container(lab, address, gateway, bridge=bridge, name=name) as box:
-        if bridge is None:
-            lab.client.run(["ip", "route", "add", address, "dev", f"{name}0"])
-            lab.client.run(["ip", "link", "set", f"{name}0", "address", GATEWAY_MAC])
-            box.run("ip", "neigh", "add", gateway, "lladdr", GATEWAY_MAC, "dev", "eth0")
-        yield box
 
 
 @pytest.mark.parametrize("bridge", [pytest.param("cni0", id="bridge"), pytest.param(None, id="routed", marks=pytest.mark.long)])
@@ -121,7 +84,7 @@ def test_endpoints_of_a_service_are_backends_of_a_running_proxy_and_no_request_i
         load = start_dnsperf(lab.client, VIP4, seconds=3, rate=500)
         wait_until(lambda: product.status()["reloads"]["unchanged"] + product.status()["reloads"]["applied"] > 0, what="the first reload")
         api.send("MODIFIED", piece("dns-1", a, b, ports=port))
-        wait_until(lambda: backends() == [lab.replica("a").ipv4, lab.replica("b").ipv4], what="the second endpoint")
+        wait_until(lambda: sorted(backends()) == [lab.replica("a").ipv4, lab.replica("b").ipv4], what="the second endpoint")
         api.send("MODIFIED", piece("dns-1", endpoint(lab.replica("a").ipv4, "dns-a", ready=False), b, ports=port))
         wait_until(lambda: lab.replica("a").ipv4 not in backends(), what="the first one gone")
         report = finish_dnsperf(load)

@@ -6,6 +6,9 @@ import dataclasses
 
 from harness.dns import query
 
+POD_NET = "10.244.0.0/24"
+GATEWAY_MAC = "ee:ee:ee:ee:ee:ee"
+
 ASK = """
 import socket, sys
 s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1.5)
@@ -72,3 +75,39 @@ def rules(host, text: str):
         for line in text.splitlines():
             if line.strip().startswith("table "):
                 host.run(["nft", "delete", *line.split("{", maxsplit=1)[0].split()])
+
+
+@contextlib.contextmanager
+def pod_server(box, address: str):
+    """A DNS server in a pod."""
+    server = box.lab.client.popen(["ip", "netns", "exec", box.netns, "dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--port=53",
+                                   f"--listen-address={address}", "--bind-interfaces", "--no-resolv", "--no-hosts", "--user=root",
+                                   "--address=/#/192.0.2.1", "--pid-file="])
+    try:
+        yield server
+    finally:
+        box.lab.client.stop(server)
+
+
+@contextlib.contextmanager
+def pod_routes(lab):
+    """What a network plugin writes on the other nodes: this node's pods are behind this node."""
+    for host in lab.replicas:
+        host.run(["ip", "route", "add", POD_NET, "via", lab.client.ipv4])
+    try:
+        yield
+    finally:
+        for host in lab.replicas:
+            host.run(["ip", "route", "del", POD_NET])
+
+
+@contextlib.contextmanager
+def pod_of(lab, address: str, *, bridge: str | None, name: str = "box"):
+    """As the bridge plugin makes it, or as Calico does: an address alone, and a gateway that is no host's address."""
+    gateway = "10.244.0.1" if bridge else "169.254.1.1"
+    with container(lab, address, gateway, bridge=bridge, name=name) as box:
+        if bridge is None:
+            lab.client.run(["ip", "route", "add", address, "dev", f"{name}0"])
+            lab.client.run(["ip", "link", "set", f"{name}0", "address", GATEWAY_MAC])
+            box.run("ip", "neigh", "add", gateway, "lladdr", GATEWAY_MAC, "dev", "eth0")
+        yield box

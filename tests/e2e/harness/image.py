@@ -31,7 +31,8 @@ class Image:
         blobs = folder / "archive"
         with tarfile.open(archive) as tar:
             tar.extractall(blobs)
-        self.digest = self._json(blobs / "index.json")["manifests"][0]["digest"]
+        described = self._json(blobs / "index.json")["manifests"][0]
+        self.digest, self.name = described["digest"], described["annotations"]["org.opencontainers.image.ref.name"]
         manifest = self._json(self._blob(blobs, self.digest))
         self.config = self._json(self._blob(blobs, manifest["config"]["digest"]))["config"]
         self.size = sum(layer["size"] for layer in manifest["layers"])
