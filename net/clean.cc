@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The order: programs leave the hooks first, so that no packet meets half a machine; then routes, interfaces,
-// and at last the pins, by which everything else is found again if this run dies half-way.
+// The order: VIPs in place are given back and programs leave the hooks first, so that no packet meets half a machine;
+// then routes, interfaces, and at last the pins, by which everything else is found again if this run dies half-way.
 #include "net/clean.h"
 
 #include <algorithm>
@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "net/bpffs.h"
 #include "net/tc/clsact.h"
+#include "net/netlink/in_place.h"
 #include "net/netlink/link.h"
 #include "net/netlink/route.h"
 #include "net/netlink/uplink_route.h"
@@ -32,6 +33,7 @@ class Cleaner {
     } else {
       report_.failures.push_back(links.status().ToString());
     }
+    GiveBackInPlace(instance_).IgnoreError();
     DetachTcxLinks();
     RemoveFilters();
     RemoveMarkedQdiscs();
@@ -40,6 +42,7 @@ class Cleaner {
     }
     RemoveWhatServedThem();
     RemoveLinks();
+    NoteIfAny(RemoveInPlaceRules(instance_), absl::StrCat("nftables hedgerow-", instance_));
     RemovePins();
     return std::move(report_);
   }

@@ -13,6 +13,7 @@
 #include "net/bpf_program_test.h"
 #include "net/bpffs.h"
 #include "net/tc/clock_qdisc.h"
+#include "net/netlink/in_place.h"
 #include "net/netlink/link.h"
 #include "net/namespace_test.h"
 #include "net/netlink/route.h"
@@ -24,7 +25,7 @@ namespace {
 
 constexpr char kInstance[] = "clean-test";
 constexpr char kBpffs[] = "/tmp/hedgerow-clean-test";
-constexpr int kSteps = 11;
+constexpr int kSteps = 12;
 
 IpAddress Ip(absl::string_view text) { return IpAddress::Parse(text).value(); }
 
@@ -68,6 +69,15 @@ bool BuildInstance(int steps, Mechanism mechanism, const CountingProgram& progra
                AddUplinkRoute({.vip = Ip("fd99::53"), .ifindex = eth0->ifindex, .source = Ip("fd77::1")}, eth0->mac)
                    .ok();
       },
+      [&] {
+        const Endpoint vip = {Ip("10.99.0.53"), 53};
+        return PutInPlaceRules({.instance = kInstance,
+                                .interface = "hr0",
+                                .known = {vip},
+                                .live = {vip},
+                                .bridged = {{{Ip("10.77.0.9"), 53}, {2, 0, 0, 0, 0, 1}}}})
+            .ok();
+      },
   };
   for (int step = 0; step < steps; ++step) {
     if (!all[step]()) return false;
@@ -104,7 +114,7 @@ class CleanTest : public NamespaceTest, public ::testing::WithParamInterface<Mec
     FILE* pipe = popen(
         "ip -d link show | sed 's/ qlen.*//'; ip addr show | grep -v lft; ip route show table all; ip -6 route "
         "show table all; ip rule; ip -6 rule; ip neigh show nud permanent; "
-        "tc qdisc show; tc filter show dev eth0 ingress; tc filter show dev eth0 egress; bpftool net show",
+        "nft list tables; tc qdisc show; tc filter show dev eth0 ingress; tc filter show dev eth0 egress; bpftool net show",
         "r");
     char buffer[4096];
     while (pipe != nullptr && fgets(buffer, sizeof(buffer), pipe) != nullptr) text += buffer;
@@ -169,6 +179,7 @@ TEST_P(CleanTest, ReportNamesEverything) {
     EXPECT_THAT(report.removed, Contains("route 10.99.0.53 dev hr0"));
     EXPECT_THAT(report.removed, Contains("route fd99::53 dev hr0"));
     EXPECT_THAT(report.removed, Contains(HasSubstr("interface hr0")));
+    EXPECT_THAT(report.removed, Contains("nftables hedgerow-clean-test"));
     EXPECT_THAT(report.removed, Contains(HasSubstr("interface hr0c")));
     EXPECT_THAT(report.removed, Contains("pins /tmp/hedgerow-clean-test/hedgerow/clean-test"));
     EXPECT_THAT(report.removed, Contains("bpffs /tmp/hedgerow-clean-test"));

@@ -206,7 +206,7 @@ struct hr_service_config {
   __u32 request_share; /* requests and parked copies that it may hold even where others hold three quarters */
   __u32 parked_share;
   __u32 client_networks; /* of `clients`: from which this host may forward packets to the VIP */
-  __u32 pad1;
+  __u32 in_place;        /* rules of others serve the VIP as well (docs/adr/0061) */
   __u64 flow_timeout_ns; /* HR_PAIR_FLOW: a client that is silent for longer is a new one */
   struct hr_network clients[HR_MAX_CLIENT_NETWORKS];
   __u16 inverse_weights[HR_MAX_BACKENDS_PER_SERVICE]; /* place -> 65535 / weight; 0 = no share */

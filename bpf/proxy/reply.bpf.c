@@ -127,8 +127,8 @@ HR_INLINE int hr_goes_direct(struct __sk_buff *skb, const struct hr_packet *pack
  * used the VIP lately? It is if a socket is connected to the backend. Where a profile's answers are one datagram the
  * answer to a tracked request finds that request, however late it comes (hr_late); one with options or extension
  * headers looks for none, and is the client's all the same (`late`, too). Otherwise it is direct also if a socket is
- * connected to nothing, which would take both, and if none is connected to the VIP. Inline for the same reason as
- * hr_goes_direct.
+ * connected to nothing, which would take both, if none is connected to the VIP, and where others serve the VIP as well.
+ * Inline for the same reason as hr_goes_direct.
  */
 HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *packet, const struct hr_reply *reply,
                                  __u32 late) {
@@ -137,7 +137,7 @@ HR_INLINE int hr_answers_another(struct __sk_buff *skb, const struct hr_packet *
 
   if (found == HR_UDP_CONNECTED) return 1;
   if (late || reply->untracked || !reply->config->profile.one_datagram) return 0;
-  if (found == HR_UDP_UNCONNECTED) return 1;
+  if (found == HR_UDP_UNCONNECTED || reply->config->in_place) return 1;
   ends.remote = reply->config->vip;
   ends.remote_port_be = reply->config->port_be;
   return hr_udp_socket(skb, &ends) != HR_UDP_CONNECTED;
@@ -257,8 +257,9 @@ HR_INLINE int hr_handle_udp(struct __sk_buff *skb, struct hr_packet *packet, str
 /*
  * Fills what is common to a datagram from a backend and to an ICMP error about one; -1: not from a backend. Whether it
  * is the proxy's, its flow says (`known`). A flow may be missing, for a full map forgets some: then a socket that is
- * connected to the VIP says the same, and a datagram still answers the request that it names. A connection that has
- * ended does not begin anew from the backend's side: such a segment is another connection's.
+ * connected to the VIP says the same (but where others serve it as well: their translation knows the answer), and a
+ * datagram still answers the request that it names. A connection that has ended does not begin anew from the backend's
+ * side: such a segment is another connection's.
  */
 HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const struct hr_address *backend_address,
                            __u16 backend_port_be, const struct hr_address *client, __u16 client_port_be, __u8 protocol,
@@ -295,7 +296,7 @@ HR_INLINE int hr_recognise(struct __sk_buff *skb, struct hr_reply *reply, const 
                            .local_port_be = client_port_be,
                            .version = version};
 
-    reply->known = hr_is_owned(skb, protocol, &ends);
+    reply->known = !reply->config->in_place && hr_is_owned(skb, protocol, &ends);
     reply->way = HR_WAY_SOCKET; /* whatever it is bound to, it was found from here */
     return 0;
   }

@@ -430,6 +430,19 @@ TEST_F(DirectSocketsTest, ASocketThatIsConnectedToTheVipStandsInForAForgottenFlo
   EXPECT_EQ(Reply(segment_).verdict, kRedirected);
 }
 
+// Where the proxy does not serve, others translate the VIP to the same backends.
+TEST_F(DirectSocketsTest, AnswersThatNameNoRequestAreTheOwnersOfAVipInPlace) {
+  ServiceConfig(kDns4Service).in_place = 1;
+  const net::UniqueFd udp = Socket(SOCK_DGRAM, kClient4, kClientPort, kDns4, kDnsPort);
+  const net::UniqueFd vip = Socket(SOCK_STREAM, kDns4, kDnsPort);
+  const net::UniqueFd tcp = Socket(SOCK_STREAM, kClient4, kClientPort, kDns4, kDnsPort);
+  ExpectUntouched(DnsReply4(7, kA4), {{"host:no_flow", 1}});
+  ExpectUntouched(segment_, {{"host:no_flow", 1}});
+  Split(DnsRequest4(1));
+  ExpectUntouched(DnsReply4(7, kA4), {{"dns4:direct", 1}});
+  EXPECT_EQ(Reply(DnsReply4(1, kA4)).verdict, kRedirected) << "the proxy's own";
+}
+
 class ConnectionsTest : public StrangersTest {
  protected:
   void FromClient(uint8_t flags) {

@@ -234,6 +234,36 @@ absl::Status Socket::Converse(Request& request, absl::string_view what, const Vi
   }
 }
 
+// The first and the last one are the edges of a transaction. What is wrong with one of the others is said of it, before
+// the acknowledgement of the last of them, and what is wrong with the whole of the first edge.
+absl::Status Socket::DoAll(std::span<Request> requests, absl::string_view what) {
+  std::vector<uint8_t> datagram;
+  const uint32_t first = sequence_ + 1, last = sequence_ + static_cast<uint32_t>(requests.size()) - 1;
+  for (Request& request : requests) {
+    ++sequence_;
+    const auto bytes = request.Finish(sequence_, sequence_ == last ? NLM_F_ACK : 0);
+    datagram.insert(datagram.end(), bytes.begin(), bytes.end());
+  }
+  if (send(fd_.get(), datagram.data(), datagram.size(), 0) < 0) return absl::ErrnoToStatus(errno, what);
+  std::vector<uint8_t> buffer(kReceiveBytes);
+  absl::Status refused;
+  for (bool done = false; !done;) {
+    const ssize_t received = recv(fd_.get(), buffer.data(), buffer.size(), 0);
+    if (received < 0 && errno == EINTR) continue;
+    if (received < 0) return absl::ErrnoToStatus(errno, absl::StrCat(what, ": no answer from the kernel"));
+    ForEachPart(std::span<const uint8_t>(buffer).first(static_cast<size_t>(received)), &nlmsghdr::nlmsg_len,
+                [&](const nlmsghdr& header, std::span<const uint8_t> payload) {
+                  int error = 0;
+                  if (header.nlmsg_type != NLMSG_ERROR || payload.size() < sizeof(error)) return true;
+                  std::memcpy(&error, payload.data(), sizeof(error));
+                  if (error != 0) refused.Update(ToStatus(-error, what, Explanation(payload, header.nlmsg_flags)));
+                  done |= header.nlmsg_seq == last || header.nlmsg_seq == first;
+                  return true;
+                });
+  }
+  return refused;
+}
+
 absl::Status Socket::Drain(const std::function<bool(const Message&)>& visit) {
   std::vector<uint8_t> buffer(kReceiveBytes);
   bool overflowed = false;

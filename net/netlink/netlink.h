@@ -115,11 +115,13 @@ using Visitor = std::function<void(const Message&)>;
 
 class Socket {
  public:
-  // `groups` are RTNLGRP_* numbers to join (none for requests); `protocol` is NETLINK_ROUTE or NETLINK_XFRM.
+  // `groups` are RTNLGRP_* numbers to join (none for requests); `protocol` is NETLINK_ROUTE or another.
   static absl::StatusOr<Socket> Open(std::span<const uint32_t> groups = {}, int protocol = NETLINK_ROUTE);
 
   // Sends and waits for the acknowledgement. `what` opens the error message ("set hr0 up").
   absl::Status Do(Request& request, absl::string_view what);
+  // Sends all at once, as nfnetlink's transactions want it, and waits until each is acknowledged or one is refused.
+  absl::Status DoAll(std::span<Request> requests, absl::string_view what);
   // Sends and gives every message of the answer (one for a get, many for a dump) to `visit`.
   absl::Status Ask(Request& request, absl::string_view what, const Visitor& visit);
   // Gives pending messages to `visit` without blocking, until there are none or it returns false; then the rest of that

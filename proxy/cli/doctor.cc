@@ -28,7 +28,9 @@
 #include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/kernel_probe.h"
+#include "net/netlink/in_place.h"
 #include "net/netlink/route.h"
+#include "net/network_namespace.h"
 #include "net/networks.h"
 #include "net/tc/hook_programs.h"
 
@@ -108,6 +110,9 @@ class Doctor {
       Add("configuration", "ok", absl::StrCat("every backend is reached, by ", absl::StrJoin(uplinks, ", ")));
     }
     for (const v1::Service& service : config.services()) Clients(service, topology, config.interface());
+    if (std::any_of(config.services().begin(), config.services().end(),
+                    [](const auto& each) { return each.in_place(); }))
+      InPlace();
   }
 
   // What other hosts and users can reach or change here. `config` may be null.
@@ -135,6 +140,17 @@ class Doctor {
   }
 
  private:
+  // Whether the kernel takes the rules, in a network namespace made for it.
+  void InPlace() {
+    const absl::Status status = net::RunInNewNetworkNamespace([] {
+      const net::Endpoint vip = {net::IpAddress::Parse("192.0.2.1").value(), 53};
+      return net::PutInPlaceRules(
+          {.instance = "probe", .interface = "hr0", .known = {vip}, .live = {vip}, .bridged = {{vip, {}}}});
+    });
+    if (status.ok()) return Add("in_place", "ok", "the kernel takes the rules that VIPs in place need");
+    Add("in_place", absl::IsPermissionDenied(status) ? "unknown" : "problem", std::string(status.message()));
+  }
+
   // A backend answers a client of its own network itself, past this host, and under its own address.
   void Clients(const v1::Service& service, const Topology& topology, const std::string& interface) {
     for (const std::string& text : service.clients()) {

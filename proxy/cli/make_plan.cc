@@ -94,6 +94,7 @@ std::string Summary(const v1::Service& service) {
                       : service.prefer() == v1::PREFER_EACH   ? ", each is asked, by weight"
                       : service.prefer() == v1::PREFER_SOURCE ? ", each client has its backend, by weight"
                                                               : "",
+                      service.in_place() ? ", in place of what serves its VIP here" : "",
                       service.dry_run() == v1::SWITCH_ON ? ", DRY RUN" : "");
 }
 

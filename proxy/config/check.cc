@@ -52,6 +52,8 @@ class Checker : Checks {
       Adaptive(service, absl::StrCat(path, ".adaptive.cap"));
       Preference(service, absl::StrCat(path, ".prefer"));
       Clients(service, absl::StrCat(path, ".clients"));
+      if (service.in_place() && config_.vip_route() == v1::VIP_ROUTE_UPLINK)
+        Add(absl::StrCat(path, ".in_place"), "got true, expected false with vip_route: uplink");
       Backends(service, path);
     }
     // Once all VIPs are known: a backend of one service may be another's VIP.

@@ -260,6 +260,15 @@ TEST(ConfigErrors, AllErrorsOfAFileAreReportedInItsOrder) {
                                    testing::StartsWith("c.yaml:27:46: services[1].backends[0].port: got \"seven\"")));
 }
 
+TEST(ConfigErrors, AVipInPlaceIsNotLedByAnUplink) {
+  const std::string text = absl::StrReplaceAll(kSound, {{"instance: default", "instance: default\nvip_route: uplink"},
+                                                        {"attempts: 2", "attempts: 2\n    in_place: true"}});
+  Diagnostics errors("c.yaml");
+  LoadText(text, errors);
+  EXPECT_THAT(errors.Lines(), testing::ElementsAre(testing::HasSubstr(
+                                  "services[0].in_place: got true, expected false with vip_route: uplink")));
+}
+
 TEST(ConfigErrors, DuplicateVipAndPort) {
   const std::string text =
       absl::StrReplaceAll(kSound, {{"vip: 10.99.0.1\n    port: 7", "vip: 10.99.0.53\n    port: 53"}});

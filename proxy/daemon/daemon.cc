@@ -488,6 +488,7 @@ class Daemon {
     Readiness::Stopping();
     if (guardian_ != nullptr) guardian_->Rest();
     instance_->Beat();
+    instance_->KeepInPlace().IgnoreError();
     instance_->Leave();
     LogInfo("hedging goes on for ", absl::FormatDuration(absl::Nanoseconds(config_.unattended_timeout_ns())),
             " without a daemon, traffic without end");

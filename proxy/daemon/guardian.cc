@@ -16,6 +16,8 @@ namespace {
 
 // A lost clock packet costs hedges until it is found: looked for ten times a second, which reads a few words.
 constexpr absl::Duration kTick = SelfTest::kTick;
+// A quarter of what VIPs in place live without it: each is a change of the host's rules, which others may look at.
+constexpr int kRenewInPlaceSeconds = 5;
 
 }  // namespace
 
@@ -91,6 +93,12 @@ void Guardian::KeepUplinkRoutes() {
   instance_.NoteRoutes(facts_);
 }
 
+void Guardian::KeepInPlace() {
+  in_place_problems_.clear();
+  if (const absl::Status status = instance_.KeepInPlace(); !status.ok())
+    in_place_problems_.push_back({ProblemCode::kInPlaceLost, std::string(status.message())});
+}
+
 // Installs the clock's queueing discipline again after it was replaced or removed. The clock's packet was lost with it,
 // and the watchdog sends another.
 absl::Status Guardian::RepairClock() {
@@ -113,6 +121,7 @@ void Guardian::EveryTick() {
 void Guardian::EverySecond() {
   if (resting_) return;
   instance_.Beat();
+  if (++seconds_ % kRenewInPlaceSeconds == 0) KeepInPlace();
   RestorePins();
   reload_problem_ = std::string(instance_.ForgetRetired().message());
   follower_->EverySecond();
@@ -185,7 +194,7 @@ void Guardian::UpdateProblems() {
     if (!named || !of_network(problem)) problems.push_back(problem);
   }
   for (const std::vector<Problem>* found :
-       {&repair_problems_, &uplink_route_problems_, &leader_problems_, &pin_problems_})
+       {&repair_problems_, &uplink_route_problems_, &leader_problems_, &in_place_problems_, &pin_problems_})
     problems.insert(problems.end(), found->begin(), found->end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});

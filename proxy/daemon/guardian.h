@@ -54,6 +54,7 @@ class Guardian {
 
   void OnFollowed();
   void KeepUplinkRoutes();
+  void KeepInPlace();
   void Repair();
   void RestorePins();
   absl::Status RepairClock();
@@ -77,6 +78,8 @@ class Guardian {
   std::vector<Problem> repair_problems_;
   std::vector<Problem> uplink_route_problems_;
   std::vector<Problem> leader_problems_;
+  std::vector<Problem> in_place_problems_;
+  int seconds_ = 0;
   std::string data_plane_problem_;
   std::string reload_problem_;  // what was begun or retired and cannot be ended
   bool resting_ = false;

@@ -155,9 +155,15 @@ Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Coun
                                                  ", which the rules must let out")};
   }
   if (now.out < before.out + sends) {
-    return {ProblemCode::kRulesOut,
-            absl::StrCat(service.name, ": packets to ", service.vip, " port ", service.port, " do not leave by ", way,
-                         ": something on this host ends them before")};
+    return {
+        ProblemCode::kRulesOut,
+        absl::StrCat(service.name, ": packets to ", service.vip, " port ", service.port, " do not leave by ", way,
+                     ": something on this host ends them before",
+                     instance_.IsInPlace(vip) && net::FindLink("cilium_host").ok()
+                         ? ". Cilium is here: where its socket load balancer (kubeProxyReplacement) gives sockets a "
+                           "backend of the ClusterIP, no packet goes to it, and `in_place` cannot be; give clients "
+                           "a VIP that no Service has"
+                         : "")};
   }
   if (now.back < before.back + sends) {
     const std::string uplink = UplinkName(sent.way.uplink);

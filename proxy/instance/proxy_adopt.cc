@@ -142,6 +142,7 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Adopt(const v1::Co
     status = instance->EndEarlierReload();
   }
   if (!status.ok()) LogError(std::string(status.message()));
+  instance->FollowInPlace(config, topology);
   return instance;
 }
 
@@ -150,6 +151,7 @@ absl::Status ProxyInstance::AdoptPins(InstanceRecord record) {
   if (record_->data().reloading())
     if (absl::Status status = TakeBackRoster(); !status.ok()) return status;
   undo_.Push("unmounting the BPF file system", [] { return net::ReleaseBpffs(net::kDefaultBpffs).status(); });
+  PushUndoOfInPlace();
   pin_folder_ = net::PinDir(net::kDefaultBpffs, config_.instance());
   PushUndoOfPins();
   const PinnedArraySpec spec = AnswersSpec(record_->data().backend_room());

@@ -43,6 +43,7 @@ absl::StatusOr<std::unique_ptr<ProxyInstance>> ProxyInstance::Start(const v1::Co
   // Before the first packet: whatever has traffic can be taken over.
   if (status.ok()) status = instance->SaveRecord(facts);
   if (status.ok()) status = instance->AddRoutes(config, topology);
+  if (status.ok()) status = instance->KeepInPlace();
   if (!status.ok()) {
     for (const std::string& problem : instance->TakeDown()) LogError("while undoing a failed start: ", problem);
     return status;
@@ -123,6 +124,7 @@ absl::Status ProxyInstance::MakePins() {
   if (!mounted.ok()) return Annotate(mounted.status(), "the BPF file system");
   if (*mounted) LogInfo("mounted a BPF file system on ", net::kDefaultBpffs);
   undo_.Push("unmounting the BPF file system", [] { return net::ReleaseBpffs(net::kDefaultBpffs).status(); });
+  PushUndoOfInPlace();
   const auto folder = net::MakePinDir(net::kDefaultBpffs, config_.instance());
   if (!folder.ok()) return Annotate(folder.status(), "the folder for pins");
   pin_folder_ = *folder;

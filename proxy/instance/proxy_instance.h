@@ -28,6 +28,7 @@
 #include "proxy/data_plane/data_plane.h"
 #include "proxy/kernel_part/kernel_data_plane.h"
 #include "proxy/kernel_part/pinned_array.h"
+#include "net/netlink/in_place.h"
 #include "net/tc/clock_qdisc.h"
 #include "net/tc/hook_programs.h"
 #include "net/tc/tc_attach.h"
@@ -85,6 +86,10 @@ class ProxyInstance {
   std::vector<net::VipRoute> LeadingRoutes() const;
   // The routes of clients that are bound to an uplink: there, too, the splitter takes packets to the VIP.
   std::vector<net::VipRoute> BoundRoutes() const;
+
+  // Takes the VIPs of services with `in_place` over for another net::kInPlaceLife, or puts back what leads there.
+  absl::Status KeepInPlace();
+  bool IsInPlace(const net::IpAddress& vip) const;
 
   // Attaches programs again that were removed from their hooks.
   struct Restored {
@@ -170,6 +175,10 @@ class ProxyInstance {
   absl::Status KeepLeadingRoutes();
   absl::Status KeepOwnAddresses();
   absl::Status LeaveUplinks();
+  absl::Status PutInPlace(const v1::Config& config, const Topology& topology, std::set<net::Endpoint> live);
+  absl::Status GiveBackBefore(const v1::Config& next);
+  void FollowInPlace(const v1::Config& next, const Topology& topology);
+  void PushUndoOfInPlace();
   net::Attachment* AttachmentOn(int ifindex, absl::string_view role) const;
   ProgramInfo ProgramNamed(absl::string_view name) const;
   std::set<int> RecordedUplinks() const;
@@ -235,6 +244,7 @@ class ProxyInstance {
   std::map<net::IpAddress, net::VipRoute>
       leads_;                                   // as the kernel programs know them; ifindex 0: by the proxy interface
   std::set<std::string> own_addresses_;         // likewise
+  net::InPlaceRules in_place_;                  // as they stand
   std::set<net::Neighbour> failed_neighbours_;  // of backends, at the last look
   // Backends that cannot be reached, by service and name, and since when (CLOCK_MONOTONIC).
   std::map<std::pair<std::string, std::string>, int64_t> unrouted_;

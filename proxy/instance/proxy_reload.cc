@@ -46,12 +46,14 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
     return status;
   }
   const std::vector<net::VipRoute> routes = routes_;
-  status = AttachReplies(ProgramNamed(kReplyProgram), topology);
+  status = GiveBackBefore(next);
+  if (status.ok()) status = AttachReplies(ProgramNamed(kReplyProgram), topology);
   if (status.ok()) {
     status = data_plane_->config().Reconfigure(MakeSpec(next, topology, links_, roster),
                                                [&] { return AddRoutes(next, topology); });
   }
   if (!status.ok()) {
+    FollowInPlace(config_, topology_);
     TakeBack(routes);
     absl::Status back = TakeBackRoster();
     if (back.ok()) back = EndReload();
@@ -62,6 +64,7 @@ absl::Status ProxyInstance::Reconfigure(const v1::Config& next, const Topology& 
   // The maps are what serves. Without this record the next daemon goes back to the configuration before, and
   // from there to whatever it is given.
   if (const absl::Status saved = record_->Save(); !saved.ok()) LogError(std::string(saved.message()));
+  FollowInPlace(next, topology);
   NoteFacts(topology, facts);
   return absl::OkStatus();
 }

@@ -147,7 +147,8 @@ int ProxyInstance::UplinkToLeadBy(const net::IpAddress& vip) const {
   };
   if (!Vips().contains(vip))
     return IsLedByUplink(vip) && has_route(leads_.at(vip).ifindex) ? leads_.at(vip).ifindex : 0;
-  if (config_.vip_route() == v1::VIP_ROUTE_INTERFACE) return 0;
+  // Packets to a VIP in place are told from its owner's by the interface that they leave by.
+  if (config_.vip_route() == v1::VIP_ROUTE_INTERFACE || IsInPlace(vip)) return 0;
   if (config_.vip_route() == v1::VIP_ROUTE_AUTO && !by_uplink_.contains(vip)) return 0;
   for (size_t i = 0; i < topology_.services.size(); ++i) {
     const v1::Service& service = config_.services(static_cast<int>(i));

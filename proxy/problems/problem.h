@@ -59,6 +59,8 @@ namespace hedgerow {
     "in firewall rules that name the uplink (`oifname`, `-o`) name the proxy interface as well, or leave `vip_route` at `auto`")                   \
   X(kRulesIn, rules_in, others, "answers of a VIP do not reach this host's sockets",                               \
     "in firewall rules that name the uplink (`iifname`, `-i`) name the proxy interface as well, or leave `vip_route` at `auto`")                   \
+  X(kInPlaceLost, in_place_lost, others, "a VIP in place cannot be taken over: its owner serves it",                 \
+    "the text has the kernel's reason; tried again every 5 s")                                                     \
   X(kOwnLink, own_link, machine, "one of the proxy's own interfaces is not as it should be",                       \
     "the text has the kernel's reason")                                                                            \
   X(kDataPlane, data_plane, machine, "the daemon cannot read or write the kernel part", "report it")               \

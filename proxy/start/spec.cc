@@ -57,6 +57,7 @@ hr_service_config MakeConfig(const v1::Service& service) {
   config.budget_burst = service.budget_burst();
   config.election_timeout_ns = static_cast<uint64_t>(service.election_timeout_ns());
   config.flow_timeout_ns = static_cast<uint64_t>(service.flow_timeout_ns());
+  config.in_place = service.in_place() ? 1 : 0;
   const net::Networks clients = config::NetworksOf({service.clients().begin(), service.clients().end()});
   for (const net::Network& network : clients.list()) {
     if (config.client_networks == HR_MAX_CLIENT_NETWORKS) break;  // the schema allows no more

@@ -287,6 +287,16 @@ int IndexOf(const NetworkView& network, const std::string& device) {
   return 0;
 }
 
+// About an address that this host has, by the interface that has it.
+std::string WhatToDo(const v1::Service& service, const NetworkView& network, const net::IpAddress& vip) {
+  const bool ipvs = std::any_of(network.addresses.begin(), network.addresses.end(), [&](const auto& each) {
+    return each.address == vip && IndexOf(network, "kube-ipvs0") == each.ifindex;
+  });
+  return ipvs ? "; kube-proxy's mode ipvs has it on kube-ipvs0: `in_place` needs its mode nftables or iptables"
+         : service.in_place() ? "; `in_place` takes over what rules of this host serve, and no address that it has"
+                              : "; a VIP must be an address that no host has";
+}
+
 // One kind for each rule that is for some senders only, and for a port that a service of the VIP has. `bound`: see
 // CheckVips. A socket that is bound to another interface than those has left the VIP by its own choice, whatever the
 // rules say.
@@ -492,7 +502,7 @@ std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& netw
           {ProblemCode::kVipLocal,
            absl::StrCat("service ", service.name(), ": the vip ", service.vip(), " is ",
                         broadcast ? "a broadcast address of a network of this host" : "an address of this host",
-                        "; a VIP must be an address that no host has")});
+                        WhatToDo(service, network, *vip))});
     } else {
       CheckVip(config, network, service, *vip, proxy_ifindex, leading, bound, problems);
     }

@@ -444,6 +444,18 @@ TEST(Resolve, EveryProblemIsListed) {
                           HasSubstr("backend only (fd77::b) is reached through wg0, which carries no Ethernet")));
 }
 
+TEST(Resolve, AnAddressOfKubeProxysModeIpvsCannotBeTakenOverInPlace) {
+  FakeHost host;
+  v1::Config config = FakeConfig();
+  config.mutable_services(0)->set_in_place(true);
+  EXPECT_THAT(Texts(Resolve(config, host.View())), IsEmpty());
+  host.AddAddress("10.99.0.53", 2);
+  EXPECT_THAT(Texts(Resolve(config, host.View())), ElementsAre(HasSubstr("and no address that it has")));
+  host.AddLink(9, "kube-ipvs0", 1500);
+  host.addresses.back().ifindex = 9;
+  EXPECT_THAT(Texts(Resolve(config, host.View())), ElementsAre(HasSubstr("kube-proxy's mode ipvs")));
+}
+
 TEST(Resolve, ABackendBehindTheProxyInterfaceIsRefused) {
   FakeHost host;
   host.AddLink(9, "hr0", 1500);

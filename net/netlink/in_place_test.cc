@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The rules of VIPs in place, as the system's own nft shows them: made, renewed, given back and removed as one.
+#include "net/netlink/in_place.h"
+
+#include "net/namespace_test.h"
+
+namespace hedgerow::net {
+namespace {
+
+IpAddress Ip(absl::string_view text) { return IpAddress::Parse(text).value(); }
+
+class InPlaceTest : public NamespaceTest {
+ protected:
+  InPlaceTest() {
+    for (const char* vip : {"10.96.0.10", "fd00::a"}) rules_.known.insert({Ip(vip), 53});
+    rules_.live = rules_.known;
+    for (const char* pod : {"10.244.0.5", "fd44::5"}) rules_.bridged[{Ip(pod), 5353}] = {2, 0, 0, 0, 0, 1};
+  }
+  static int Lists(const std::string& what, const std::string& line) {
+    return Shell("nft list " + what + " | tr -s '\\n\\t ' ' ' | grep -qF '" + line + "'");
+  }
+
+  InPlaceRules rules_{.instance = "test", .interface = "hr0", .known = {}, .live = {}, .bridged = {}};
+};
+
+TEST_F(InPlaceTest, NftShowsTheRulesAndNoOthersChange) {
+  InNamespace([&] {
+    ASSERT_EQ(Shell("nft add table inet foreign"), 0);
+    ASSERT_THAT(PutInPlaceRules(rules_), IsOk());
+    for (const char* rule : {"ip daddr . meta l4proto . th dport @live4 fib daddr oifname \"hr0\" notrack",
+                             "ip6 daddr . meta l4proto . th dport @live6 fib daddr oifname \"hr0\" notrack"}) {
+      EXPECT_EQ(Lists("chain inet hedgerow-test prerouting", rule), 0) << rule;
+    }
+    EXPECT_EQ(Lists("chain inet hedgerow-test prerouting", "type filter hook prerouting priority raw; policy accept;"),
+              0);
+    EXPECT_EQ(Lists("chain inet hedgerow-test prerouting", "iifname \"hr0\" ip saddr @known4 notrack"), 0);
+    EXPECT_EQ(
+        Lists("chain inet hedgerow-test output", "oifname \"hr0\" ip daddr . meta l4proto . th dport @live4 notrack"),
+        0);
+    EXPECT_EQ(Lists("set inet hedgerow-test live4", "10.96.0.10 . tcp . 53 expires"), 0);
+    EXPECT_EQ(Lists("set inet hedgerow-test live6", "fd00::a . udp . 53 expires"), 0);
+    EXPECT_EQ(Lists("set inet hedgerow-test known6", "elements = { fd00::a }"), 0);
+    EXPECT_EQ(Lists("chain bridge hedgerow-test prerouting",
+                    "ether daddr set ip saddr . meta l4proto . th sport map @live4 meta pkttype set host"),
+              0);
+    EXPECT_EQ(Lists("map bridge hedgerow-test live4", ": 02:00:00:00:00:01"), 0);
+    EXPECT_EQ(Lists("tables", "inet foreign"), 0);
+  });
+}
+
+TEST_F(InPlaceTest, WhatIsPutAgainReplacesTheFormerRules) {
+  InNamespace([&] {
+    ASSERT_THAT(PutInPlaceRules(rules_), IsOk());
+    rules_.live.clear();
+    rules_.bridged.clear();
+    ASSERT_THAT(PutInPlaceRules(rules_), IsOk());
+    EXPECT_NE(Lists("set inet hedgerow-test live4", "elements"), 0);
+    EXPECT_EQ(Shell("test $(nft list chain inet hedgerow-test output | grep -c notrack) = 2"), 0);
+  });
+}
+
+TEST_F(InPlaceTest, WhatIsRenewedLivesAnew) {
+  InNamespace([&] {
+    EXPECT_TRUE(absl::IsNotFound(RenewInPlace(rules_)));
+    ASSERT_THAT(PutInPlaceRules(rules_), IsOk());
+    usleep(1'100'000);
+    EXPECT_NE(Lists("set inet hedgerow-test live4", "expires 19s"), 0);
+    ASSERT_THAT(RenewInPlace(rules_), IsOk());
+    EXPECT_EQ(Lists("set inet hedgerow-test live4", "10.96.0.10 . udp . 53 expires 19s"), 0);
+    EXPECT_EQ(Lists("map bridge hedgerow-test live6", "fd44::5 . tcp . 5353 expires 19s"), 0);
+    EXPECT_EQ(Shell("nft delete element inet hedgerow-test live4 '{ 10.96.0.10 . udp . 53 }'"), 0);
+    ASSERT_THAT(RenewInPlace(rules_), IsOk());
+    EXPECT_EQ(Lists("set inet hedgerow-test live4", "10.96.0.10 . udp . 53"), 0);
+  });
+}
+
+TEST_F(InPlaceTest, WhatIsGivenBackIsNotLiveAndWhatIsRemovedIsGone) {
+  InNamespace([&] {
+    EXPECT_THAT(GiveBackInPlace("test"), IsOk());
+    ASSERT_THAT(PutInPlaceRules(rules_), IsOk());
+    EXPECT_THAT(GiveBackInPlace("test"), IsOk());
+    EXPECT_NE(Lists("set inet hedgerow-test live4", "elements"), 0);
+    EXPECT_NE(Lists("map bridge hedgerow-test live6", "elements"), 0);
+    EXPECT_EQ(Lists("set inet hedgerow-test known4", "10.96.0.10"), 0);
+    EXPECT_TRUE(RemoveInPlaceRules("test").value());
+    EXPECT_FALSE(RemoveInPlaceRules("test").value());
+    EXPECT_EQ(Shell("test -z \"$(nft list tables)\""), 0);
+  });
+}
+
+}  // namespace
+}  // namespace hedgerow::net

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// VIPs that rules of others serve as well (`in_place`, docs/adr/0061): taken over while this daemon lives, and given
+// back by `down`, by a reload that leaves them out, and by the end of what the daemon renews. Part of ProxyInstance,
+// called by the guardian; see net/netlink/in_place.h.
+
+#include <algorithm>
+#include <iterator>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "operate/log.h"
+#include "proxy/instance/proxy_instance.h"
+#include "proxy/instance/proxy_instance_parts.h"
+
+namespace hedgerow {
+namespace {
+
+// Answers to what was sent before come within it, but for those of a backend that has stalled.
+constexpr absl::Duration kAnswersTake = absl::Milliseconds(100);
+
+std::set<net::Endpoint> InPlaceOf(const v1::Config& config) {
+  std::set<net::Endpoint> endpoints;
+  for (const v1::Service& service : config.services()) {
+    const auto vip = net::IpAddress::Parse(service.vip());
+    if (service.in_place() && vip.ok()) endpoints.insert({*vip, static_cast<uint16_t>(service.port())});
+  }
+  return endpoints;
+}
+
+}  // namespace
+
+bool ProxyInstance::IsInPlace(const net::IpAddress& vip) const {
+  const std::set<net::Endpoint> endpoints = InPlaceOf(config_);
+  return std::any_of(endpoints.begin(), endpoints.end(), [&](const auto& each) { return each.address == vip; });
+}
+
+absl::Status ProxyInstance::KeepInPlace() { return PutInPlace(config_, topology_, InPlaceOf(config_)); }
+
+// Of `config`, as it is reached by `topology`. Answers of every VIP that was in place once are still expected.
+absl::Status ProxyInstance::PutInPlace(const v1::Config& config, const Topology& topology,
+                                       std::set<net::Endpoint> live) {
+  net::InPlaceRules wanted = {.instance = config.instance(),
+                              .interface = links_.proxy.link.name,
+                              .known = in_place_.known,
+                              .live = std::move(live),
+                              .bridged = {}};
+  wanted.known.insert(wanted.live.begin(), wanted.live.end());
+  if (wanted.known.empty()) return absl::OkStatus();
+  for (const v1::Service& service : config.services()) {
+    for (const v1::Backend& backend : service.backends()) {
+      const BackendPath* path = topology.Find(service.name(), backend.name());
+      const auto address = net::IpAddress::Parse(backend.address());
+      const auto uplink = path == nullptr ? topology.uplinks.end() : topology.uplinks.find(path->uplink);
+      if (service.in_place() && address.ok() && uplink != topology.uplinks.end() && uplink->second.kind == "bridge")
+        wanted.bridged[{*address, static_cast<uint16_t>(backend.port())}] = uplink->second.mac;
+    }
+  }
+  absl::Status status = wanted == in_place_ ? net::RenewInPlace(wanted) : absl::NotFoundError("");
+  if (!status.ok()) status = net::PutInPlaceRules(wanted);  // others may have taken them away
+  if (!status.ok()) return status;
+  if (in_place_.known.empty()) {
+    undo_.Push("giving back the VIPs in place", [this] {
+      const absl::Status given = net::GiveBackInPlace(config_.instance());
+      absl::SleepFor(kAnswersTake);
+      return given;
+    });
+  }
+  in_place_ = std::move(wanted);
+  return absl::OkStatus();
+}
+
+// The first step of a reload: what `next` does not take over is its owner's before the kernel part forgets it.
+absl::Status ProxyInstance::GiveBackBefore(const v1::Config& next) {
+  const std::set<net::Endpoint> now = InPlaceOf(config_), then = InPlaceOf(next);
+  std::set<net::Endpoint> kept;
+  std::set_intersection(now.begin(), now.end(), then.begin(), then.end(), std::inserter(kept, kept.end()));
+  return kept == now ? absl::OkStatus() : PutInPlace(config_, topology_, std::move(kept));
+}
+
+// Answers are led past connection tracking for as long as the proxy interface brings any: this goes last.
+void ProxyInstance::PushUndoOfInPlace() {
+  undo_.Push("removing the rules for VIPs in place", [this] {
+    return in_place_.known.empty() ? absl::OkStatus() : net::RemoveInPlaceRules(config_.instance()).status();
+  });
+}
+
+void ProxyInstance::FollowInPlace(const v1::Config& next, const Topology& topology) {
+  if (const absl::Status status = PutInPlace(next, topology, InPlaceOf(next)); !status.ok())
+    LogError(std::string(status.message()));  // tried again by KeepInPlace()
+}
+
+}  // namespace hedgerow
