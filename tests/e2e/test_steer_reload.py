@@ -7,17 +7,20 @@ import itertools
 import json
 import os
 import random
+import shutil
 import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import pytest
 
-from harness.product import wait_until
-from harness.steer import IPV4, PORT, Netns, fixtures, pid_of, slot_of
+from harness.product import BIN, wait_until
+from harness.steer import IPV4, PORT, Group, Netns, fixtures, pid_of, slot_of
 
 SERVER = (sys.executable, "-c", Path(__file__).with_name("harness").joinpath("session_server.py").read_text(encoding="utf-8"))
 UDP = ("--transport", "udp")
@@ -320,3 +323,43 @@ def test_a_takeover_while_a_former_worker_drains_names_no_problem(net, group):
     assert {pid_of(net.tcp(source)) for source in IPV4} == set(group.pids().values())
     os.kill(former, signal.SIGKILL)
     wait_until(lambda: group.ask("show")["others"] == [], 5, "its end")
+
+
+def test_no_connection_of_a_quic_server_is_lost_by_reloads(net, group):
+    """ngtcp2's server and clients, as they are. On SIGTERM it ends with all its connections; SIGURG it ignores, and has until --drain-timeout."""
+    path = f"/usr/sbin:{os.environ['PATH']}"
+    server, client = shutil.which("gtlsserver", path=path), shutil.which("gtlsclient", path=path)
+    if server is None or client is None:
+        pytest.skip("ngtcp2-server and ngtcp2-client are not installed")
+    size, folder = 3_000_000, group.folder
+    (folder / "www").mkdir()
+    (folder / "www" / "file").write_bytes(os.urandom(size))
+    subprocess.run(["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", folder / "key", "-out", folder / "certificate", "-days", "3",
+                    "-subj", "/CN=localhost"], check=True, capture_output=True)
+    group.run(str(BIN / "hedgerow-steer"), "bind", "--", server, "127.0.0.1", str(PORT), str(folder / "key"), str(folder / "certificate"), "-q",
+              "-d", str(folder / "www"), options=(*QUIC, "--drain-signal", "URG", "--drain-timeout", "8s"))
+    outcomes: collections.Counter = collections.Counter()
+    done = threading.Event()
+
+    def fetch(number: int) -> None:
+        into, draw = folder / str(number), random.Random(number)
+        into.mkdir()
+        while not done.is_set():
+            (into / "file").unlink(missing_ok=True)
+            command = (client, "127.0.0.1", str(PORT), "https://localhost/file", "-q", "--exit-on-all-streams-close", f"--download={into}",
+                       f"--delay-stream={draw.randrange(2500)}ms")
+            status = subprocess.run(["ip", "netns", "exec", net.name, "timeout", "20", *command], capture_output=True, check=False).returncode
+            outcomes[status == 0 and (into / "file").stat().st_size == size] += 1
+
+    clients = [threading.Thread(target=fetch, args=(number,)) for number in range(8)]
+    for each in clients:
+        each.start()
+    for _ in range(3):
+        time.sleep(2)
+        group.ask("reload")
+    done.set()
+    for each in clients:
+        each.join()
+    shown = group.ask("show")
+    assert set(outcomes) == {True} and outcomes[True] > 20, outcomes
+    assert shown["sessions_kept"] > 0 and shown["problems"] == [] and [slot["generation"] for slot in shown["slots"]] == [3, 3]
