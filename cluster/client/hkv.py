@@ -20,6 +20,7 @@ After a fork the child's client is another one: it has a socket of its own, and 
 parent's, the two would give one number to two writes, and take each other's answers.
 """
 
+import contextlib
 import errno
 import os
 import secrets
@@ -359,6 +360,16 @@ class Client:
         self._socket = moved
         return True
 
+    def _reconnect(self) -> None:
+        """A socket keeps the source address that it was connected with, which may leave this host: DHCP gives another one, a tunnel comes or goes."""
+        if not self._addresses:
+            return
+        self._at, self._untried = self._at - 1, 1
+        with contextlib.suppress(OSError):  # without a route the former one is as good
+            moved = self._connect_next()
+            self._socket.close()
+            self._socket = moved
+
     def _be_of_this_process(self) -> None:
         if self._forked == _forks:
             return
@@ -461,6 +472,7 @@ class Client:
                     answer.status = OVERLOADED
                 return answer
             if repeat_at is None:
+                self._reconnect()
                 raise NoAnswer(timeout_s, refused > 0, self._last_unproven)
             left_s = deadline - time.monotonic()
             if time.monotonic() >= settle_by - settle_s / 4:
@@ -515,10 +527,14 @@ class Client:
         self._asked = datagram
         if self._credentials is not None:
             datagram = self._credentials.seal(datagram)
-        try:
-            self._socket.send(datagram)
-        except OSError as error:
-            if error.errno not in _REFUSALS:
-                raise
-            self._try_next_address()
-            self._socket.send(datagram)  # the error was an earlier datagram's, and this one has not left
+        for tried in range(3):
+            try:
+                self._socket.send(datagram)
+                return
+            except OSError as error:  # it may be an earlier datagram's, and this one has not left
+                if tried == 0 and error.errno in (errno.ENETUNREACH, errno.EINVAL):
+                    self._reconnect()
+                elif tried < 2 and error.errno in _REFUSALS:
+                    self._try_next_address()
+                else:
+                    raise

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Python client against byte vectors of the format, and against a server in a thread."""
 
+import ctypes
 import errno
 import os
 import socket
 import struct
+import subprocess
 import threading
 
 import pytest
@@ -328,6 +330,28 @@ def test_a_forked_child_without_a_session_needs_none():
     with FakeServer(sessions_store()) as server, hkv.Client("127.0.0.1", server.port, 20, in_session=False) as client:
         assert client.incr(b"n") == 1
         assert in_child(lambda: (client.incr(b"n"), client.session)) == repr((2, 0))
+
+
+def test_a_source_address_that_has_left_the_host_is_replaced():
+    def work():
+        assert ctypes.CDLL(None, use_errno=True).unshare(0x40000000) == 0, "CLONE_NEWNET needs root: sudo ./dev test"
+        for words in ("link set lo up", "address add 10.9.9.2/32 dev lo", "route replace local 127.0.0.1 dev lo src 10.9.9.2 table local"):
+            subprocess.run(["ip", *words.split()], check=True)
+        with FakeServer(counting_store()) as server, hkv.Client("127.0.0.1", server.port, 5) as client:
+            found = [client.incr(b"n"), client._socket.getsockname()[0]]
+            for words in ("address delete 10.9.9.2/32 dev lo", "route delete local 127.0.0.1 dev lo table local"):
+                subprocess.run(["ip", *words.split()], check=True)
+            return [*found, client.incr(b"n"), client._socket.getsockname()[0]]
+
+    assert in_child(work) == repr([1, "10.9.9.2", 2, "127.0.0.1"])
+
+
+def test_after_a_request_without_any_answer_another_socket_asks():
+    with FakeServer(lambda _datagram: []) as server, hkv.Client("127.0.0.1", server.port, 0.05) as client:
+        before = client._socket.getsockname()
+        with pytest.raises(hkv.NoAnswer):
+            client.get(b"n")
+        assert client._socket.getsockname() != before
 
 
 def test_after_a_fork_a_socket_that_the_caller_gave_is_an_error_in_the_child_alone():

@@ -68,7 +68,7 @@ def write_log() -> None:
 
 
 # What an answer of a server, a file or a program can be: each is said, and tried again.
-FAILURES = (OSError, http.client.HTTPException, subprocess.SubprocessError, yaml.YAMLError, ValueError, AttributeError, KeyError, TypeError)
+FAILURES = (OSError, http.client.HTTPException, subprocess.SubprocessError, yaml.YAMLError, ValueError, AttributeError, LookupError, TypeError)
 
 
 class Gone(Exception):
@@ -422,6 +422,9 @@ def parse(words: list[str] | None = None) -> argparse.Namespace:
 
 
 def main() -> int:
+    while (null := os.open(os.devnull, os.O_RDWR)) <= 2:  # where standard descriptors are closed, the log would go to what is opened next
+        pass
+    os.close(null)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     signal.signal(signal.SIGINT, lambda *_: os._exit(130))
     for number in (signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2):

@@ -362,6 +362,23 @@ def test_neither_signals_nor_a_log_that_no_process_reads_end_it(controller, api)
     until(lambda: controller.backends() == [A], "without a reader")
 
 
+def test_nothing_takes_the_place_of_a_standard_descriptor_that_is_closed(controller, api):
+    api.slices = [piece("dns-1", ONE)]
+    controller.process = subprocess.Popen(controller.words(), preexec_fn=lambda: [os.close(each) for each in range(3)])
+    until(lambda: controller.backends() == [A], "the first endpoints")
+    assert [os.readlink(f"/proc/{controller.process.pid}/fd/{each}") for each in range(3)] == ["/dev/null"] * 3
+
+
+def test_a_slice_that_makes_no_sense_ends_nothing(controller, api):
+    api.slices = [piece("dns-1", ONE)]
+    controller.start()
+    until(lambda: controller.backends() == [A], "the first endpoints")
+    api.send("MODIFIED", piece("dns-1", {"addresses": []}))
+    until(lambda: "the former one stays" in controller.log(), "it is said")
+    api.send("MODIFIED", piece("dns-1", ONE, TWO))
+    until(lambda: sorted(controller.backends()) == [A, B], "the next one")
+
+
 def test_before_the_daemon_starts_the_template_is_enough(controller, api):
     api.fail = 500
     assert controller.once("--patience", "0.1") == 0
