@@ -5,11 +5,17 @@ decide is never called linearizable.
 """
 
 import dataclasses
+import gzip
+import json
 import random
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from chaos.cell import judged_again
 from chaos.judgement import CHECKERS, judge_twice, require_checkers
 from deploy.lab import CommandFailed
 from tests import needs
@@ -154,3 +160,38 @@ def test_a_checker_that_could_not_be_built_is_named_with_the_reason(tmp_path, mo
     (tmp_path / "bin" / "hr-porcupine.missing").write_text("hr-porcupine is not built: no network\n", encoding="ascii")
     with pytest.raises(SystemExit, match="no network"):
         require_checkers()
+
+
+_KEPT = Path(__file__).with_name("testdata")  # of `hedgerow-sim --bug`: the operations on one key, of the last some values alone
+
+
+def judged_by_command(folder: Path) -> tuple[int, dict]:
+    done = subprocess.run([sys.executable, "-m", "report.experiments", folder], cwd=_KEPT.parents[1], capture_output=True, text=True,
+                          check=False, timeout=120)
+    return done.returncode, json.loads(done.stdout)
+
+
+@needs.JUDGES
+@pytest.mark.parametrize("name, lost", [("recover-without-tail", True), ("read-before-apply", False), ("held-copy-without-age-limit", False)])
+def test_a_violation_that_a_planted_mistake_made_is_found_in_its_history(name, lost):
+    status, verdict = judged_by_command(_KEPT / name)
+    assert status == 1 and not verdict["linearizable"] and verdict["agreed"], verdict
+    assert (verdict["acked_lost"] > 0) == lost, verdict
+
+
+@needs.JUDGES
+def test_a_history_without_its_violation_holds(tmp_path):
+    for file, lines in (("history", [Op("p", 7, 1, 2).line()]), ("history-final", [Op("g", 7, _END, _END + 1).line()])):
+        with gzip.open(tmp_path / f"{file}.csv.gz", "wt", encoding="ascii") as out:
+            out.write(_HEADER + "".join(lines))
+    status, verdict = judged_by_command(tmp_path)
+    assert status == 0 and verdict["operations"] == 1
+
+
+@needs.JUDGES
+def test_a_runs_verdict_is_made_again_of_its_histories(tmp_path):
+    record = {"mode": "memory", "system": "hedgerow", "round": 1, "verdict": {"linearizable": True}}
+    assert judged_again(record, tmp_path) == record
+    for kept in (_KEPT / "recover-without-tail").iterdir():
+        shutil.copyfile(kept, tmp_path / kept.name.replace("history", "memory-hedgerow-01"))
+    assert judged_again(record, tmp_path)["verdict"]["acked_lost"] > 0
