@@ -124,6 +124,24 @@ TermsNeverGoDown == \A n \in Nodes : \A t \in Answers(n) : t >= promised[n].term
 TermsOnlyGrow ==
   [][\A n \in Nodes : phase'[n] = "gone" \/ (promised'[n].term >= promised[n].term /\ term'[n] >= term[n])]_vars
 
+\* R8, reads without a leader: a process says where its log ends once it has taken back what is its kernel's.
+SaysItsEnd(n) == phase[n] \in IF Fault = "end_without_fence" THEN {"open", "free"} ELSE {"free"}
+Reaches(n, index, last) ==
+  IF Fault = "end_by_index" THEN Len(log[n]) >= index
+  ELSE UpToDate([index |-> Len(log[n]), last |-> LastTerm(log[n])], index, last)
+
+\* One of any majority reaches what is committed. It holds that from then on (LeaderCompleteness), so the members may answer one
+\* after the other.
+ReadsReachWhatIsCommitted ==
+  \A t \in Terms : committed[t] > 0 =>
+    LET short == {n \in Nodes : SaysItsEnd(n) /\ ~Reaches(n, committed[t], t)}
+    IN IF Fault = "end_of_one" THEN short = {} ELSE ~IsQuorum(short)
+
+\* A log that ends as far holds it: the reader whose own log is the furthest of a majority lacks nothing.
+FurthestHoldsWhatIsCommitted ==
+  \A t \in Terms : \A n \in Nodes :
+    committed[t] > 0 /\ SaysItsEnd(n) /\ Reaches(n, committed[t], t) => IsPrefix(CommittedLog(t), log[n])
+
 \* The kernel knows what the process knows and what it has put into the ring, nothing else; so the ring is enough for a
 \* process that starts again.
 SharedStateIsCovered ==

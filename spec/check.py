@@ -104,6 +104,8 @@ INVARIANTS = (
     "LeaderCompleteness",
     "AcknowledgedIsHeld",
     "TermsNeverGoDown",
+    "ReadsReachWhatIsCommitted",
+    "FurthestHoldsWhatIsCommitted",
     "SharedStateIsCovered",
 )
 PROPERTIES = ("TermsOnlyGrow",)

@@ -67,7 +67,8 @@ enum hr_peer_kind {
   HR_PEER_FORWARD_ANSWER = 13,
   HR_PEER_RESIGN = 14, /* only a hint (DESIGN: a dying leader); for the whole cluster */
   HR_PEER_PIECE = 15,  /* part of a message that is longer than HR_PEER_DATAGRAM_MAX_BYTES; the process's */
-  HR_PEER_KINDS = 16,  /* one past the last */
+  HR_PEER_LAST_ENTRY = 16,
+  HR_PEER_KINDS = 17, /* one past the last */
 };
 
 /* The bodies that kernel programs read or write. Those of the other kinds: docs/WIRE_FORMAT.md. */

@@ -151,7 +151,7 @@ class OddMessages : public ReplicaHost {
     return append;
   }
   decltype(raft::Message::body) Body() {
-    switch (Below(9)) {
+    switch (Below(10)) {
       case 0:
         return raft::VoteRequest{.asked_term = NearTerm(),
                                  .last_index = Index(),
@@ -172,6 +172,7 @@ class OddMessages : public ReplicaHost {
         return Either() ? decltype(raft::Message::body)(raft::ReadIndexRequest{.id = {Odd(), Odd()}})
                         : raft::ReadIndexReply{.id = {Odd(), Odd()}, .index = Index()};
       case 7: return raft::TimeoutNow{};
+      case 8: return raft::LastEntry{.id = {Odd(), Odd()}, .last = {.index = Index(), .term = NearTerm()}};
       default: return Append();
     }
   }

@@ -217,6 +217,7 @@ void Replica::Carry() {
   const uint64_t now_ns = host_.Now_ns();
   if (!outputs_.refused_proposals.empty()) ProposalsRefused();
   for (const raft::ReadReady& read : outputs_.reads_ready) router_.ReadReady(read.tag, actions_);
+  if (!outputs_.tail_reads.empty()) ReadTail();
   for (const raft::Refusal& refusal : outputs_.refused_reads) router_.ReadRefused(refusal.tag, actions_);
   if (outputs_.role_change.has_value()) {
     proposals_.EndToLead();
@@ -269,6 +270,34 @@ void Replica::Apply() {
   }
   Feed(raft::Applied{.index = applied_.index});
   if (raft_.leader().IsSet() && applied_.index >= raft_.commit()) router_.CaughtUp();
+}
+
+// The keys that entries may change which are in the log and not applied, be they committed or not. Nothing: any.
+std::optional<std::set<std::string>> Replica::KeysOfTail() const {
+  std::set<std::string> keys;
+  const raft::LogIndex last = raft_.log().last_index();
+  if (last > applied_.index + raft_.options().uncommitted_max_entries) return std::nullopt;
+  for (raft::LogIndex index = applied_.index.Next(); index <= last; index = index.Next()) {
+    const raft::Entry& entry = raft_.log().At(index);
+    if (entry.kind != raft::EntryKind::kCommand) continue;
+    const std::optional<Command> command = Decode(entry.payload.view());
+    if (!command.has_value()) return std::nullopt;
+    for (const Operation& operation : command->operations) keys.insert(operation.key);
+  }
+  return keys;
+}
+
+// R8. A memcached item may also end by the time that an entry tells: its read waits for them all.
+void Replica::ReadTail() {
+  const std::optional<std::set<std::string>> changed = KeysOfTail();
+  for (const raft::TailRead& read : outputs_.tail_reads) {
+    const std::string* const key = router_.ReadKey(read.tag);
+    if (key != nullptr && changed.has_value() && !changed->contains(*key)) {
+      router_.ReadReady(read.tag, actions_);
+    } else {
+      Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns, .up_to = read.up_to});
+    }
+  }
 }
 
 // At most as many as commands_ has room for. All are decoded before the first is applied, so that what they

@@ -16,6 +16,7 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
 #include <span>
 #include <string>
 #include <utility>
@@ -184,6 +185,8 @@ class Replica {
   void Carry();
   void Install();
   void Apply();
+  std::optional<std::set<std::string>> KeysOfTail() const;
+  void ReadTail();
   void ApplySome(std::span<const raft::Entry> entries);
   void Act();
   void On(Answer& answer) { host_.Send(std::move(answer)); }

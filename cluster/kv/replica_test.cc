@@ -3,6 +3,7 @@
 // A leader and what is handed to it: each request once in its log, and no more than the log has room for.
 #include "cluster/kv/replica.h"
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -80,7 +81,7 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
   uint64_t Random() override { return ++random_; }
   uint64_t Secret() override { return Random(); }
   void Persist(raft::Persist persist) override { replica_->Feed(raft::Persisted{.sequence = persist.sequence}); }
-  void Send(raft::Message) override {}
+  void Send(raft::Message message) override { sent_.push_back(std::move(message)); }
   void Send(Answer answer) override { answers_[answer.reply_to.request] = answer; }
   void Send(Forward) override { ++forwards_; }
   void LeaderIs(NodeId, Term) override {}
@@ -91,6 +92,7 @@ class ReplicaTest : public testing::Test, public ReplicaHost {
   uint64_t random_ = 0;
   uint64_t loop_seq_ = 0;
   uint64_t forwards_ = 0;
+  std::vector<raft::Message> sent_;
   std::map<uint64_t, Answer> answers_;
   std::unique_ptr<Replica> replica_;
 };
@@ -338,6 +340,91 @@ TEST_F(ReplicaTest, ALeaderProposesAChangeOfSettingsAndAFollowerDoesNot) {
   Acknowledge(2);
   EXPECT_EQ(replica_->state().settings().sessions.sessions_max, 6u);
   EXPECT_EQ(replica_->state().settings().version, 1u);
+}
+
+// Node 2 has led, has appended entries at node 1 that it does not know to be committed, and answers no more.
+class TailReadTest : public ReplicaTest {
+ protected:
+  void Follow(std::vector<Command> tail) {
+    Start();
+    Append(0, 1, {Put("k", "committed")});
+    Append(1, 1, std::move(tail));
+  }
+  void Append(uint64_t prev, uint64_t commit, std::vector<Command> commands) {
+    raft::AppendRequest append{
+        .prev_index = LogIndex(prev), .prev_term = Term(prev == 0 ? 0 : 1), .commit = LogIndex(commit), .entries = {}};
+    for (const Command& command : commands)
+      append.entries.push_back({.term = Term(1), .index = LogIndex(++prev), .payload = raft::Payload(Encode(command))});
+    FromNode2(1, std::move(append));
+  }
+  static Command Put(const std::string& key, const std::string& value) {
+    return {.key = {.kind = CommandKind::kWindowed, .a = std::hash<std::string>()(key + value)},
+            .operations = {{.kind = OperationKind::kPut, .key = key, .value = value}}};
+  }
+  static Command Set(const std::string& key) {
+    return {.key = {.kind = CommandKind::kMemcached, .a = 3},
+            .item = {.verb = ItemVerb::kSet, .key = key, .value = "v"}};
+  }
+  static Request Get(const std::string& key) {
+    Request request;
+    request.reply_to.request = 900;
+    request.read_key = key;
+    return request;
+  }
+  // Node 3's log ends at the same entry as this one's.
+  void Read(Request request) {
+    request.timeout_ns = 1000 * kMillisecond;
+    replica_->ReceiveRequest(now_ns_, std::move(request));
+    replica_->Settle();
+    now_ns_ += raft().options().read_leader_ns;
+    replica_->Tick();
+    replica_->Settle();
+    const auto* const question = std::get_if<raft::ReadIndexRequest>(&sent_.back().body);
+    ASSERT_NE(question, nullptr);
+    replica_->ReceiveMessage(now_ns_, {.from = NodeId(3),
+                                       .to = NodeId(1),
+                                       .term = Term(1),
+                                       .body = raft::LastEntry{.id = question->id, .last = raft().log().last()}});
+    replica_->Settle();
+  }
+};
+
+TEST_F(TailReadTest, AReadIsAnsweredAtOnceWhereTheTailLeavesItsKeyAlone) {
+  Follow({Put("other", "tail"), Set("k")});
+  Read(Get("k"));
+  ASSERT_EQ(answers_.count(900), 1u);
+  EXPECT_EQ(answers_[900].value, "committed");
+}
+
+TEST_F(TailReadTest, AReadOfAKeyThatTheTailMayChangeWaits) {
+  Follow({Put("other", "tail"), Put("k", "tail")});
+  Read(Get("k"));
+  EXPECT_EQ(answers_.count(900), 0u);
+  Append(3, 3, {});
+  ASSERT_EQ(answers_.count(900), 1u);
+  EXPECT_EQ(answers_[900].value, "tail");
+}
+
+TEST_F(TailReadTest, AReadOfItemsWaitsForWhateverTellsTheTime) {
+  Follow({Put("other", "tail")});
+  Request items = Get("");
+  items.read_key.reset();
+  items.item_keys = {"k"};
+  Read(std::move(items));
+  EXPECT_EQ(answers_.count(900), 0u);
+  Append(2, 2, {});
+  EXPECT_EQ(answers_.count(900), 1u);
+}
+
+TEST_F(TailReadTest, AnEntryThatThisBuildCannotReadMayChangeAnyKey) {
+  Follow({Put("other", "tail")});
+  FromNode2(1, raft::AppendRequest{
+                   .prev_index = LogIndex(2),
+                   .prev_term = Term(1),
+                   .commit = LogIndex(1),
+                   .entries = {{.term = Term(1), .index = LogIndex(3), .payload = raft::Payload(std::string("x"))}}});
+  Read(Get("k"));
+  EXPECT_EQ(answers_.count(900), 0u);
 }
 
 class StateCheckTest : public ReplicaTest {

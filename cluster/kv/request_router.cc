@@ -356,6 +356,11 @@ void RequestRouter::ReadReady(uint64_t tag, std::vector<Action>& actions) {
   Remove(tag);
 }
 
+const std::string* RequestRouter::ReadKey(uint64_t tag) const {
+  const auto found = waiting_.find(tag);
+  return found != waiting_.end() && found->second.request.read_key ? &*found->second.request.read_key : nullptr;
+}
+
 // Sized before anything is copied: a question of a few bytes may name one large item a hundred times.
 Answer RequestRouter::ItemsAnswer(const Request& request) {
   size_t bytes = 0;

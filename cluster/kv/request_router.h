@@ -148,6 +148,8 @@ class RequestRouter {
   // Once for whatever is answered in one go.
   void BeginAnswers() { items_bytes_ = 0; }
   void ReadReady(uint64_t tag, std::vector<Action>& actions);
+  // The key of hkv's that this read is of. Null: it is of items, or no client waits for it any more.
+  const std::string* ReadKey(uint64_t tag) const;
   void ReadRefused(uint64_t tag, std::vector<Action>& actions);
   // The state machine has applied this request, here. `of_this_term`: this node leads, and has proposed the entry
   // since.

@@ -44,6 +44,7 @@ void AddReplication(NodeStatus& status, const raft::Raft::Counters& counters) {
              {"restarted", counters.restarts_seen}});
   status.counters.emplace_back("leader_quorum_checks", counters.quorum_checks);
   status.counters.emplace_back("terms_given_up", counters.terms_given_up);
+  status.counters.emplace_back("majority_reads", counters.majority_reads);
   status.counters.emplace_back("peer_impossible", counters.impossible);
   AddCounts(status, "leader_step_downs",
             {{"own_disk", counters.step_downs_own_disk}, {"replication", counters.step_downs_replication}});

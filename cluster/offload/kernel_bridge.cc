@@ -215,6 +215,11 @@ bool KernelBridge::Promises(const raft::Message& message, const raft::Raft& raft
       std::holds_alternative<raft::Heartbeat>(message.body)) {
     return OwnsLog() || role != raft::Role::kFollower || raft.leader() != message.from;
   }
+  // R8: where this log ends is asked, or compared.
+  if (std::holds_alternative<raft::ReadIndexRequest>(message.body) ||
+      std::holds_alternative<raft::LastEntry>(message.body)) {
+    return OwnsLog();
+  }
   return std::holds_alternative<raft::TimeoutNow>(message.body);
 }
 

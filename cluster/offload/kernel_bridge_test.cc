@@ -123,6 +123,45 @@ TEST(KernelBridge, R1_WhatWasAcceptedIsInTheLogBeforeTheProcessVotes) {
   EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
 }
 
+// A member asks, after the kernel part's acknowledgement has made an entry a committed one.
+TEST(KernelBridge, R8_WhatWasAcceptedIsInTheLogBeforeTheProcessSaysWhereThatEnds) {
+  Host host;
+  host.Follow(1, 1);
+  host.bridge->BeginTurn(host.now_ns, *host.replica);
+  ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
+  host.bridge->Receive(host.now_ns,
+                       {.from = NodeId(2),
+                        .to = NodeId(3),
+                        .term = Term(1),
+                        .body = raft::ReadIndexRequest{.id = {.incarnation = 5, .number = 6}}},
+                       *host.replica);
+  host.bridge->EndTurn(host.now_ns, *host.replica);
+  const auto* const answer = LastSent<raft::LastEntry>(host);
+  ASSERT_NE(answer, nullptr);
+  EXPECT_EQ(answer->last, (raft::EntryId{.index = LogIndex(1), .term = Term(1)}));
+  EXPECT_EQ(answer->id, (raft::ReadId{.incarnation = 5, .number = 6}));
+}
+
+// Its own acknowledgement may be the one that counted.
+TEST(KernelBridge, R8_WhatWasAcceptedIsInTheReadersLogBeforeItIsCompared) {
+  Host host;
+  host.Follow(1, 1);
+  host.replica->Feed(raft::Read{.tag = 5, .deadline_ns = UINT64_MAX});
+  host.Turn();
+  const auto* const question = LastSent<raft::ReadIndexRequest>(host);
+  ASSERT_NE(question, nullptr);
+  const raft::ReadId id = question->id;
+  host.bridge->BeginTurn(host.now_ns, *host.replica);
+  ASSERT_EQ(host.Arrive(1, 1, Host::Batch(0, 0, 1)), HR_NODE_EVENT_APPEND_STORED);
+  const uint64_t fences = host.bridge->statistics().fences;
+  host.bridge->Receive(
+      host.now_ns, {.from = NodeId(2), .to = NodeId(3), .term = Term(1), .body = raft::LastEntry{.id = id, .last = {}}},
+      *host.replica);
+  EXPECT_EQ(host.bridge->statistics().fences, fences + 1);
+  host.bridge->EndTurn(host.now_ns, *host.replica);
+  EXPECT_EQ(host.raft().log().last_index(), LogIndex(1));
+}
+
 TEST(KernelBridge, R1_AnAppendThatComesToTheLockAfterTheFenceIsThrownAway) {
   Host host;
   host.Follow(1, 1);

@@ -70,6 +70,9 @@ struct BodyText {
     return absl::StrCat("question ", m.id.number, ": up to ", m.index.value());
   }
   std::string operator()(const TimeoutNow&) const { return "start an election now"; }
+  std::string operator()(const LastEntry& m) const {
+    return absl::StrCat("question ", m.id.number, ": my log ends at ", m.last.index.value(), "/", m.last.term.value());
+  }
 };
 
 std::string PersistText(const Persist& persist) {
@@ -189,6 +192,10 @@ std::vector<std::string> Describe(NodeId node, const Outputs& outputs) {
   }
   for (const ReadReady& read : outputs.reads_ready) {
     lines.push_back(absl::StrCat(self, " may answer read ", read.tag, " (", read.index.value(), " is applied)"));
+  }
+  for (const TailRead& read : outputs.tail_reads) {
+    lines.push_back(absl::StrCat(self, " may answer read ", read.tag, " if no entry up to ", read.up_to.index.value(),
+                                 " touches it"));
   }
   for (const Refusal& refusal : outputs.refused_reads) {
     lines.push_back(absl::StrCat(self, " refuses read ", refusal.tag, ": ", ReasonText(refusal.reason)));

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
 #include <variant>
 #include <vector>
 
@@ -40,6 +41,7 @@ struct Propose {
 struct Read {
   uint64_t tag = 0;
   uint64_t deadline_ns = 0;
+  std::optional<EntryId> up_to{};  // it was in Outputs::tail_reads, and waits for these entries
 };
 
 // Every Persist up to this sequence number is durable (in memory mode: written).

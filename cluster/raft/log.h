@@ -24,6 +24,7 @@ class Log {
   LogIndex first_index() const { return start_.index.Next(); }
   LogIndex last_index() const { return start_.index + size(); }
   Term last_term() const { return TermAt(last_index()); }
+  EntryId last() const { return {.index = last_index(), .term = last_term()}; }
   // Its term is known: the start is always there.
   bool Has(LogIndex index) const { return index >= start_.index && index <= last_index(); }
   bool Has(const EntryId& entry) const { return Has(entry.index) && TermAt(entry.index) == entry.term; }

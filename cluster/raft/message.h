@@ -68,7 +68,7 @@ struct ReadId {
   bool operator==(const ReadId&) const = default;
 };
 
-// Dissertation section 6.4, a follower's read.
+// Dissertation section 6.4, a read at a member that does not lead.
 struct ReadIndexRequest {
   ReadId id{};
 };
@@ -81,13 +81,20 @@ struct ReadIndexReply {
 // Dissertation section 3.10.
 struct TimeoutNow {};
 
+// To a ReadIndexRequest, of a member that does not lead: where its log ends. A majority's answers do without a leader
+// (R8).
+struct LastEntry {
+  ReadId id{};
+  EntryId last{};
+};
+
 struct Message {
   NodeId from{};
   NodeId to{};
   Term term{};
   uint32_t config_epoch = 0;  // of the configuration that the sender goes by
   std::variant<VoteRequest, VoteReply, AppendRequest, AppendReply, Heartbeat, HeartbeatReply, ReadIndexRequest,
-               ReadIndexReply, TimeoutNow>
+               ReadIndexReply, TimeoutNow, LastEntry>
       body;
 };
 

@@ -73,6 +73,15 @@ struct ReadReady {
   LogIndex index{};
 };
 
+// This node's log holds all that was committed when the read came, but entries that it has not applied, and does not
+// know to be committed, lie in between. If none of them can change what is read, the state machine as it is may answer.
+// Else the read is fed again, with `up_to`.
+struct TailRead {
+  uint64_t tag = 0;
+  uint64_t deadline_ns = 0;
+  EntryId up_to{};
+};
+
 struct RoleChange {
   Role role = Role::kFollower;
   Term term{};
@@ -141,6 +150,7 @@ struct Outputs {
   std::vector<AcceptedProposal> accepted{};
   std::vector<Refusal> refused_proposals{};
   std::vector<ReadReady> reads_ready{};
+  std::vector<TailRead> tail_reads{};
   std::vector<Refusal> refused_reads{};
   std::optional<RoleChange> role_change{};        // the last, if several
   std::optional<PublishLeader> publish_leader{};  // the last, if several
@@ -159,6 +169,7 @@ struct Outputs {
     accepted.clear();
     refused_proposals.clear();
     reads_ready.clear();
+    tail_reads.clear();
     refused_reads.clear();
     role_change.reset();
     publish_leader.reset();

@@ -68,8 +68,8 @@ void Raft::On(Context& context, const Tick&) {
     if (role_ != Role::kFollower) detector_.ElectionFailed();
     ReportReason(context, WhyAfterWaiting());
     StartPreVote(context);
-  } else if (asked_reads_.asking() && context.now_ns >= asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns()) {
-    AskLeader(context);
+  } else if (context.now_ns >= AskAgain_ns()) {
+    AskAgain(context);
   }
 }
 
@@ -270,8 +270,7 @@ uint64_t Raft::next_deadline_ns() const {
                                  : std::min({heartbeat_due_ns_, resend_due_ns_, detector_.suspected_from_ns()});
     return transfer_target_.IsSet() ? std::min(next_ns, transfer_deadline_ns_) : next_ns;
   }
-  if (!asked_reads_.asking() || !leader_.IsSet()) return election_deadline_ns_;
-  return std::min(election_deadline_ns_, asked_reads_.asked_ns() + 2 * HeartbeatInterval_ns());
+  return std::min(election_deadline_ns_, AskAgain_ns());
 }
 
 // Under a joint configuration a majority of each (R6).

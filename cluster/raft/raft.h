@@ -110,6 +110,7 @@ class Raft {
     uint64_t step_downs_own_disk = 0;  // a leader whose log did not move asked another to lead, by StallCause
     uint64_t step_downs_replication = 0;
     uint64_t terms_given_up = 0;  // a candidate saw that its term can have no leader
+    uint64_t majority_reads = 0;  // confirmed by where a majority's logs end, and by no leader
     // Messages and snapshots that no member sends that follows the protocol: a batch that is none, a second
     // leader of one term, an entry in the place of a committed one. Their sender is at fault, and this node
     // goes on.
@@ -262,11 +263,16 @@ class Raft {
   void On(Context& context, const Read& read);
   void Handle(Context& context, const Message& message, const ReadIndexRequest& request);
   void Handle(Context& context, const Message& message, const ReadIndexReply& reply);
+  void Handle(Context& context, const Message& message, const LastEntry& answer);
   void LeadReads(Context& context);
   void ConfirmReads(Context& context);
-  void AskLeader(Context& context);
+  void AskForReads(Context& context);
+  void SendQuestion(Context& context);
+  void AskAgain(Context& context);
+  uint64_t AskAgain_ns() const;
   void LeaderChangedForReads(Context& context);
-  void AnswerWhenApplied(Context& context, LocalRead read, LogIndex index);
+  bool HasApplied(const EntryId& up_to) const;
+  void AnswerWhenApplied(Context& context, LocalRead read, const EntryId& up_to);
   void ReleaseReads(Context& context);
   void ExpireReads(Context& context);
   size_t ReadCount() const;
@@ -345,7 +351,7 @@ class Raft {
   // Reads.
   LeaderReads led_reads_;
   FollowerReads asked_reads_;
-  std::deque<std::pair<LogIndex, LocalRead>> unapplied_reads_;
+  std::deque<std::pair<EntryId, LocalRead>> unapplied_reads_;
 
   Counters counters_;
 };

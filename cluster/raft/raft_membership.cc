@@ -68,6 +68,7 @@ void Raft::AppendConfiguration(Context& context, const Configuration& next) {
 
 void Raft::ConfigurationChanged(Context& context) {
   RefreshPeers(context.now_ns);
+  LeaderChangedForReads(context);
   context.out.configuration = configuration();
 }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// ReadIndex at leader and follower: dissertation section 6.4 and R8.
+// ReadIndex at leader and follower, and reads that no leader confirms: dissertation section 6.4 and R8.
 #include <algorithm>
 
 #include "cluster/raft/raft.h"
@@ -15,23 +15,51 @@ void Raft::On(Context& context, const Read& read) {
     return;
   }
   const LocalRead local{.tag = read.tag, .deadline_ns = read.deadline_ns};
-  if (role_ == Role::kLeader) {
+  if (read.up_to.has_value()) {
+    AnswerWhenApplied(context, local, *read.up_to);
+  } else if (role_ == Role::kLeader) {
     led_reads_.Add({.origin = {}, .local = local, .id = {}});
     LeadReads(context);
   } else {
     asked_reads_.Add(local);
-    if (!asked_reads_.asking()) AskLeader(context);
+    if (!asked_reads_.asking()) AskForReads(context);
   }
 }
 
-void Raft::AskLeader(Context& context) {
-  if (!leader_.IsSet() || leader_ == options_.self) return;
+void Raft::AskForReads(Context& context) {
   if (asked_reads_.size() == 0) return;
-  Send(context, leader_, ReadIndexRequest{.id = asked_reads_.Ask(context.now_ns)});
+  asked_reads_.Ask(context.now_ns);
+  SendQuestion(context);
+}
+
+// Where there is no leader, the next one has the same time to answer. During a change of members no majority would do.
+void Raft::SendQuestion(Context& context) {
+  const ReadIndexRequest question{.id = asked_reads_.id()};
+  if (asked_reads_.asks_all() && configuration_committed()) {
+    ForEach(peers_, [&](size_t member) { Send(context, NodeAt(member), question); });
+  } else if (leader_.IsSet()) {
+    Send(context, leader_, question);
+  }
+}
+
+// The leader has not answered, or no majority has.
+void Raft::AskAgain(Context& context) {
+  if (asked_reads_.asks_all()) return AskForReads(context);
+  asked_reads_.SetAsksAll(true);
+  SendQuestion(context);
+}
+
+uint64_t Raft::AskAgain_ns() const {
+  if (!asked_reads_.asking()) return UINT64_MAX;
+  return asked_reads_.asked_ns() + (asked_reads_.asks_all() ? 2 * HeartbeatInterval_ns() : options_.read_leader_ns);
 }
 
 void Raft::Handle(Context& context, const Message& message, const ReadIndexRequest& request) {
-  if (role_ != Role::kLeader || ReadCount() >= options_.reads_max) return;  // it asks again
+  if (role_ != Role::kLeader) {
+    Send(context, message.from, LastEntry{.id = request.id, .last = log_.last()});
+    return;
+  }
+  if (ReadCount() >= options_.reads_max) return;  // it asks again
   led_reads_.Add({.origin = message.from, .local = {}, .id = request.id});
   LeadReads(context);
 }
@@ -50,7 +78,7 @@ void Raft::ConfirmReads(Context& context) {
     if (read.origin.IsSet()) {
       Send(context, read.origin, ReadIndexReply{.id = read.id, .index = read.index});
     } else {
-      AnswerWhenApplied(context, read.local, read.index);
+      AnswerWhenApplied(context, read.local, {.index = read.index, .term = term_});
     }
   }
   LeadReads(context);
@@ -59,10 +87,37 @@ void Raft::ConfirmReads(Context& context) {
 // AdoptTerm has made sure that the term is ours; the question was to this leader, or it is forgotten.
 void Raft::Handle(Context& context, const Message& message, const ReadIndexReply& reply) {
   if (role_ != Role::kFollower || message.from != leader_) return;
-  for (const LocalRead& read : asked_reads_.TakeAnswered(reply.id)) AnswerWhenApplied(context, read, reply.index);
+  asked_reads_.SetAsksAll(false);
+  for (const LocalRead& read : asked_reads_.TakeAnswered(reply.id)) {
+    AnswerWhenApplied(context, read, {.index = reply.index, .term = term_});
+  }
   // The leader has committed this much; what we know to be equal to its log need not wait for a heartbeat.
   AdvanceCommit(context, std::min(reply.index, matched_));
-  if (!asked_reads_.asking()) AskLeader(context);
+  if (!asked_reads_.asking()) AskForReads(context);
+}
+
+// What was committed when the read came is in the logs of a majority since, so one of any majority of the same
+// configuration shows at least that. This log's end is compared as it is now, with what its kernel part had accepted
+// (R1). Only a configuration that is known to be committed has such majorities (docs/SAFETY.md, R8).
+void Raft::Handle(Context& context, const Message& message, const LastEntry& answer) {
+  const size_t member = MemberOf(message.from);
+  if (answer.last.term > message.term || (answer.last.index.value() >> 63) != 0) {
+    ++counters_.impossible;
+    return;
+  }
+  if (role_ == Role::kLeader || !IsPeer(member) || message.config_epoch != configuration().epoch) return;
+  asked_reads_.Heard(answer.id, member, answer.last);
+  if (!configuration_committed() || !IsQuorum(asked_reads_.heard() | 1u << self_)) return;
+  const EntryId up_to = Further(asked_reads_.furthest(), log_.last());
+  for (const LocalRead& read : asked_reads_.TakeAnswered(answer.id)) {
+    ++counters_.majority_reads;
+    if (up_to == log_.last() && !HasApplied(up_to)) {
+      context.out.tail_reads.push_back({.tag = read.tag, .deadline_ns = read.deadline_ns, .up_to = up_to});
+    } else {
+      AnswerWhenApplied(context, read, up_to);
+    }
+  }
+  if (!asked_reads_.asking()) AskForReads(context);
 }
 
 void Raft::LeaderChangedForReads(Context& context) {
@@ -72,21 +127,27 @@ void Raft::LeaderChangedForReads(Context& context) {
   }
   for (const LocalRead& read : led_reads_.TakeLocal()) asked_reads_.Add(read);
   asked_reads_.Forget();
-  AskLeader(context);
+  AskForReads(context);
 }
 
-void Raft::AnswerWhenApplied(Context& context, LocalRead read, LogIndex index) {
-  if (applied_ >= index) {
-    context.out.reads_ready.push_back({.tag = read.tag, .index = index});
+// Everything up to this entry that is committed, be it the entry itself or not: what is applied of a later term follows
+// all of it (Leader Completeness, Raft section 5.4).
+bool Raft::HasApplied(const EntryId& up_to) const {
+  return applied_ >= up_to.index || log_.TermAt(applied_) > up_to.term;
+}
+
+void Raft::AnswerWhenApplied(Context& context, LocalRead read, const EntryId& up_to) {
+  if (HasApplied(up_to)) {
+    context.out.reads_ready.push_back({.tag = read.tag, .index = up_to.index});
   } else {
-    unapplied_reads_.emplace_back(index, read);
+    unapplied_reads_.emplace_back(up_to, read);
   }
 }
 
 void Raft::ReleaseReads(Context& context) {
   std::erase_if(unapplied_reads_, [this, &context](const auto& waiting) {
-    if (waiting.first > applied_) return false;
-    context.out.reads_ready.push_back({.tag = waiting.second.tag, .index = waiting.first});
+    if (!HasApplied(waiting.first)) return false;
+    context.out.reads_ready.push_back({.tag = waiting.second.tag, .index = waiting.first.index});
     return true;
   });
 }

@@ -84,8 +84,7 @@ void Raft::Install(Context& context, const Snapshot& snapshot) {
   commit_ = applied_ = handed_out_ = start.index;
   const bool other = snapshot.configuration != configuration();
   configurations_.Restart(start.index, snapshot.configuration);
-  RefreshPeers(context.now_ns);
-  if (other) context.out.configuration = configuration();
+  other ? ConfigurationChanged(context) : RefreshPeers(context.now_ns);
   context.out.install = snapshot;
   ReleaseReads(context);
 }

@@ -40,14 +40,21 @@ std::vector<LocalRead> LeaderReads::TakeLocal() {
   return local;
 }
 
-ReadId FollowerReads::Ask(uint64_t now_ns) {
+void FollowerReads::Ask(uint64_t now_ns) {
   // R8: the reads that join a repeated question came after it was first asked. An answer to the first must not
   // fit, because it may be older than they are.
   ++number_;
   asked_.insert(asked_.end(), waiting_.begin(), waiting_.end());
   waiting_.clear();
   asked_ns_ = now_ns;
-  return {.incarnation = incarnation_, .number = number_};
+  heard_ = 0;
+  furthest_ = {};
+}
+
+void FollowerReads::Heard(ReadId id, size_t member, const EntryId& last) {
+  if (id != this->id()) return;
+  heard_ |= 1u << member;
+  furthest_ = Further(furthest_, last);
 }
 
 void FollowerReads::Forget() {
@@ -57,7 +64,7 @@ void FollowerReads::Forget() {
 
 std::vector<LocalRead> FollowerReads::TakeAnswered(ReadId id) {
   std::vector<LocalRead> answered;
-  if (id != ReadId{.incarnation = incarnation_, .number = number_}) return answered;
+  if (id != this->id()) return answered;
   answered.assign(asked_.begin(), asked_.end());
   asked_.clear();
   return answered;

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // Reads that do not go through the log: ReadIndex, dissertation section 6.4, with the rules of R8. At the
-// leader a read waits for a heartbeat round that began after it came; at a follower it waits for the leader's
-// answer to a question that was asked after it came. Reads that come while a round or question is under way
-// share the next.
+// leader a read waits for a heartbeat round that began after it came. Elsewhere it waits for what answers a question
+// that was asked after it came: the leader, or a majority that says where its logs end. Reads that come while a round
+// or question is under way share the next.
 
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <deque>
+#include <tuple>
 #include <vector>
 
 #include "cluster/raft/message.h"
@@ -21,6 +22,11 @@ struct LocalRead {
   uint64_t tag = 0;
   uint64_t deadline_ns = 0;
 };
+
+// Of two logs' ends, that of the log which is more up-to-date (Raft section 5.4.1).
+inline const EntryId& Further(const EntryId& one, const EntryId& other) {
+  return std::tie(one.term, one.index) < std::tie(other.term, other.index) ? other : one;
+}
 
 // Moves every read past its deadline from `reads` to the end of `expired`.
 void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<LocalRead>& expired);
@@ -64,8 +70,18 @@ class FollowerReads {
   uint64_t asked_ns() const { return asked_ns_; }
 
   // A new question for all reads there are; also how one is repeated.
-  ReadId Ask(uint64_t now_ns);
-  // Another leader or term: no answer to an earlier question counts.
+  void Ask(uint64_t now_ns);
+  // The last question's.
+  ReadId id() const { return {.incarnation = incarnation_, .number = number_}; }
+  // Questions go to all members, until the leader answers one.
+  bool asks_all() const { return asks_all_; }
+  void SetAsksAll(bool asks_all) { asks_all_ = asks_all; }
+  // Where a member's log ends, if that answers the question under way.
+  void Heard(ReadId id, size_t member, const EntryId& last);
+  // Those that have said so, as a mask of slots, and the end of the one that is furthest.
+  uint32_t heard() const { return heard_; }
+  const EntryId& furthest() const { return furthest_; }
+  // Another leader, term or configuration: no answer to an earlier question counts.
   void Forget();
   // The reads that this answers, if it answers the question under way.
   std::vector<LocalRead> TakeAnswered(ReadId id);
@@ -76,6 +92,9 @@ class FollowerReads {
   uint64_t incarnation_;
   uint64_t number_ = 0;
   uint64_t asked_ns_ = 0;
+  bool asks_all_ = false;
+  uint32_t heard_ = 0;
+  EntryId furthest_;
   std::deque<LocalRead> waiting_;
   std::deque<LocalRead> asked_;
 };

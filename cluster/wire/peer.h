@@ -127,9 +127,10 @@ struct Piece {
 };
 
 // In the order of enum hr_peer_kind.
-using PeerBody = std::variant<Hello, HelloAck, raft::VoteRequest, raft::VoteReply, raft::AppendRequest,
-                              raft::AppendReply, raft::Heartbeat, raft::HeartbeatReply, raft::ReadIndexRequest,
-                              raft::ReadIndexReply, raft::TimeoutNow, Forward, ForwardAnswer, Resign, Piece>;
+using PeerBody =
+    std::variant<Hello, HelloAck, raft::VoteRequest, raft::VoteReply, raft::AppendRequest, raft::AppendReply,
+                 raft::Heartbeat, raft::HeartbeatReply, raft::ReadIndexRequest, raft::ReadIndexReply, raft::TimeoutNow,
+                 Forward, ForwardAnswer, Resign, Piece, raft::LastEntry>;
 
 struct PeerHeader {
   hr_peer_kind kind = HR_PEER_HELLO;

@@ -315,6 +315,12 @@ void PutBody(ByteWriter& writer, const raft::ReadIndexReply& body) {
 
 void PutBody(ByteWriter&, const raft::TimeoutNow&) {}
 
+void PutBody(ByteWriter& writer, const raft::LastEntry& body) {
+  PutReadId(writer, body.id);
+  writer.Put(body.last.index.value());
+  writer.Put(body.last.term.value());
+}
+
 void PutBody(ByteWriter& writer, const Resign& body) {
   writer.Put(body.incarnation);
   writer.Put(static_cast<uint32_t>(body.leader.value()));
@@ -375,6 +381,8 @@ PeerBody GetBody(ByteReader& reader, hr_peer_kind kind) {
     case HR_PEER_FORWARD_ANSWER: return GetForwardAnswer(reader);
     case HR_PEER_RESIGN: return GetResign(reader);
     case HR_PEER_PIECE: return GetPiece(reader);
+    case HR_PEER_LAST_ENTRY:
+      return raft::LastEntry{.id = GetReadId(reader), .last = {.index = GetIndex(reader), .term = GetTerm(reader)}};
     case HR_PEER_KINDS: break;
   }
   reader.Fail();

@@ -37,6 +37,8 @@ template <>
 inline constexpr size_t kFixed_bytes<raft::ReadIndexRequest> = 16;
 template <>
 inline constexpr size_t kFixed_bytes<raft::ReadIndexReply> = 24;
+template <>
+inline constexpr size_t kFixed_bytes<raft::LastEntry> = 32;
 
 template <>
 inline constexpr size_t kFixed_bytes<Resign> = sizeof(hr_peer_resign);
@@ -64,6 +66,7 @@ void PutBody(ByteWriter& writer, const raft::HeartbeatReply& body);
 void PutBody(ByteWriter& writer, const raft::ReadIndexRequest& body);
 void PutBody(ByteWriter& writer, const raft::ReadIndexReply& body);
 void PutBody(ByteWriter& writer, const raft::TimeoutNow& body);
+void PutBody(ByteWriter& writer, const raft::LastEntry& body);
 void PutBody(ByteWriter& writer, const Forward& body);
 void PutBody(ByteWriter& writer, const ForwardAnswer& body);
 void PutBody(ByteWriter& writer, const Resign& body);
@@ -97,5 +100,6 @@ static_assert(KindOf<Forward>() == HR_PEER_FORWARD);
 static_assert(KindOf<ForwardAnswer>() == HR_PEER_FORWARD_ANSWER);
 static_assert(KindOf<Resign>() == HR_PEER_RESIGN);
 static_assert(KindOf<Piece>() == HR_PEER_PIECE);
+static_assert(KindOf<raft::LastEntry>() == HR_PEER_LAST_ENTRY);
 
 }  // namespace hedgerow::wire

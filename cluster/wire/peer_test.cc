@@ -85,11 +85,12 @@ std::vector<PeerBody> Bodies() {
       ForwardAnswer{.tag = 24, .kind = ForwardAnswer::Kind::kNotLeader, .result = {}},
       Resign{.incarnation = 25, .leader = NodeId(2), .successors = {NodeId(3), NodeId(1)}},
       Piece{.message = 26, .number = 1, .count = 3, .bytes = "part"},
+      raft::LastEntry{.id = {.incarnation = 27, .number = 28}, .last = {.index = LogIndex(29), .term = Term(30)}},
   };
 }
 
-// What a program of this version sealed of all of these but the piece, with numbers from 1, and (from version 3
-// on) of the first append once more, which another one follows, and of the piece. Made after
+// What a program of this version sealed of all of these but the last two, with numbers from 1, and (from version 3
+// on) of the first append once more, which another one follows, and of the last two. Made after
 // docs/WIRE_FORMAT.md and not by this program.
 std::vector<std::string> OfVersion(int version) {
   std::vector<std::string> datagrams;
@@ -187,7 +188,7 @@ TEST(PeerCodec, WhatVersion4SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
   const std::vector<PeerBody> bodies = Bodies();
   ASSERT_EQ(golden.size(), bodies.size() + 1);
   PeerCodec sender = Sender();
-  const size_t piece = bodies.size() - 1;
+  const size_t piece = bodies.size() - 2;
   for (size_t i = 0; i < piece; ++i) {
     EXPECT_EQ(sender.Seal(NodeId(1), Term(42), bodies[i]), golden[i]) << i;
     const Opened opened = Receiver().Open(golden[i]);
@@ -199,14 +200,16 @@ TEST(PeerCodec, WhatVersion4SealedIsOpenedAndWhatIsSealedIsWhatItOpens) {
       .from = NodeId(2), .to = NodeId(1), .term = Term(42), .config_epoch = 3, .body = Append()};
   EXPECT_EQ(sender.Seal(message, /*followed=*/true), golden[piece]);
   EXPECT_TRUE(Receiver().Open(golden[piece]).ok());
-  EXPECT_EQ(sender.Seal(NodeId(1), Term(42), bodies[piece]), golden.back());
-  EXPECT_TRUE(Receiver().Open(golden.back()).ok());
+  for (const size_t i : {piece, piece + 1}) {
+    EXPECT_EQ(sender.Seal(NodeId(1), Term(42), bodies[i]), golden[i + 1]);
+    EXPECT_TRUE(Receiver().Open(golden[i + 1]).ok());
+  }
 }
 
 TEST(PeerCodec, WhatAnEarlierVersionSealedIsRefusedByName) {
   for (const int version : {2, 3}) {
     const std::vector<std::string> golden = OfVersion(version);
-    ASSERT_GE(golden.size(), Bodies().size() - 1) << "version 2 knew no pieces";
+    ASSERT_GE(golden.size(), Bodies().size() - 2) << "version 2 knew no pieces, and neither knew the last kind";
     for (const std::string& datagram : golden) {
       EXPECT_EQ(Receiver().Open(datagram).reason, DropReason::kVersion);
     }
@@ -291,6 +294,7 @@ TEST(PeerCodec, BodiesAreAsLongAsThePageSays) {
   EXPECT_EQ(body_bytes(raft::HeartbeatReply{}), 24u);
   EXPECT_EQ(body_bytes(raft::ReadIndexRequest{}), 16u);
   EXPECT_EQ(body_bytes(raft::ReadIndexReply{}), 24u);
+  EXPECT_EQ(body_bytes(raft::LastEntry{}), 32u);
   EXPECT_EQ(body_bytes(raft::TimeoutNow{}), 0u);
   EXPECT_EQ(body_bytes(Forward{}), 29u);
   EXPECT_EQ(body_bytes(ForwardAnswer{}), 27u);

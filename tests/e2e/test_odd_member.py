@@ -25,8 +25,8 @@ from deploy.lab.servers.hedgerow_node import NO_OFFLOADS, PEER_PORT, HedgerowNod
 TAG = f"oddm{os.getpid()}"
 SELF = 3
 (HELLO, HELLO_ACK, VOTE_REQUEST, VOTE_REPLY, APPEND, APPEND_REPLY, HEARTBEAT, HEARTBEAT_REPLY, READ_INDEX, READ_INDEX_REPLY, TIMEOUT_NOW,
- FORWARD, FORWARD_ANSWER, RESIGN, PIECE) = range(1, 16)
-CORES = range(VOTE_REQUEST, FORWARD)
+ FORWARD, FORWARD_ANSWER, RESIGN, PIECE, LAST_ENTRY) = range(1, 17)
+CORES = (*range(VOTE_REQUEST, FORWARD), LAST_ENTRY)
 U64 = 2**64 - 1
 COPY = 2**63 | 77  # the id of this member's copy of the log, as a HELLO_ACK says it
 FIELDS = {"magic": 0, "version": 1, "kind": 2, "bytes": 3, "cluster_id": 5, "incarnation": 6, "number": 7, "from": 8, "to": 9, "key_id": 12}
@@ -141,6 +141,7 @@ def bodies(log_end: int, term: int) -> Iterator[tuple[int, bytes]]:
             yield HEARTBEAT_REPLY, struct.pack("<QQQ", a, far[b % 3], b)
             yield READ_INDEX, struct.pack("<QQ", a, b)
             yield READ_INDEX_REPLY, struct.pack("<QQQ", a, b, U64)
+            yield LAST_ENTRY, struct.pack("<QQQQ", a, b, far[b % 3], a)
             yield APPEND, struct.pack("<QQQQII", a, b, U64, 0, 0, 0)
             yield APPEND, struct.pack("<QQQQII", a, b, U64, term, 1, 1) + struct.pack("<QQBI", term, (a + 1) & U64, 1, 3) + b"odd"
             yield APPEND, struct.pack("<QQQQII", a, b, 0, term, 1, 0) + struct.pack("<QQBI", term, b, 2, 1) + b"x"

@@ -266,7 +266,7 @@ TEST_P(NodeAdmitTest, EachMemberHasItsOwnWindow) {
 TEST_P(NodeAdmitTest, WhatTheKernelDoesNotSpeakIsTheProcesss) {
   for (const hr_peer_kind kind :
        {HR_PEER_HELLO, HR_PEER_HELLO_ACK, HR_PEER_READ_INDEX, HR_PEER_READ_INDEX_REPLY, HR_PEER_TIMEOUT_NOW,
-        HR_PEER_FORWARD, HR_PEER_FORWARD_ANSWER, HR_PEER_RESIGN, HR_PEER_PIECE})
+        HR_PEER_FORWARD, HR_PEER_FORWARD_ANSWER, HR_PEER_RESIGN, HR_PEER_PIECE, HR_PEER_LAST_ENTRY})
     ExpectPassed(Send(kLeader, SealPeer(PeerHead(kind, kLeader, ++number_), Bytes(33))), HR_NODE_EVENT_PASSED_KIND);
 }
 

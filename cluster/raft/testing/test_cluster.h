@@ -123,10 +123,12 @@ class ReadLog {
   explicit ReadLog(TestCluster& cluster) {
     cluster.Observe([this](NodeId, const Outputs& outputs) {
       for (const ReadReady& read : outputs.reads_ready) ready.push_back(read.tag);
+      for (const TailRead& read : outputs.tail_reads) tail.push_back(read);
       for (const Refusal& read : outputs.refused_reads) refused.push_back(read.tag);
     });
   }
   std::vector<uint64_t> ready;
+  std::vector<TailRead> tail;
   std::vector<uint64_t> refused;
 };
 

@@ -1,0 +1,206 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// Reads that no leader confirms: a majority says where its logs end (docs/SAFETY.md, R8).
+#include <memory>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "cluster/raft/testing/membership_testing.h"
+
+namespace hedgerow::raft {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+class MajorityReads : public testing::Test {
+ protected:
+  // Node 1 leads, and each node has applied "a".
+  void Start(uint64_t nodes) {
+    cluster_ = std::make_unique<TestCluster>(nodes);
+    cluster_->Elect(1);
+    cluster_->Propose(1, "a");
+    cluster_->Deliver();
+    cluster_->HeartbeatRounds(1, 2);
+    reads_ = std::make_unique<ReadLog>(*cluster_);
+  }
+  ~MajorityReads() override { EXPECT_THAT(cluster_->violation(), IsEmpty()); }
+
+  // The leader is asked, and then all members.
+  uint64_t AskAll(uint64_t reader) {
+    cluster_->Step(reader, Read{.tag = ++tag_, .deadline_ns = UINT64_MAX});
+    cluster_->DropAll();
+    cluster_->TickAtDeadline(reader);
+    return tag_;
+  }
+  Message AnswerOf(uint64_t member, uint64_t reader) {
+    for (const Message& message : cluster_->network()) {
+      if (message.from == NodeId(member) && std::holds_alternative<LastEntry>(message.body)) return message;
+    }
+    ADD_FAILURE() << member << " has not answered " << reader;
+    return {};
+  }
+
+  std::unique_ptr<TestCluster> cluster_;
+  std::unique_ptr<ReadLog> reads_;
+  uint64_t tag_ = 1000;
+};
+
+TEST_F(MajorityReads, AFollowerDoesWithoutALeaderThatDoesNotAnswer) {
+  Start(3);
+  cluster_->Crash(1);
+  const uint64_t began_ns = cluster_->now_ns();
+  const uint64_t tag = AskAll(3);
+  EXPECT_EQ(cluster_->now_ns() - began_ns, Options().read_leader_ns);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, ElementsAre(tag));
+  const uint64_t next = cluster_->Read(3);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, ElementsAre(tag, next)) << "the next one asks all members at once";
+}
+
+TEST_F(MajorityReads, ALeaderThatAnswersIsAskedAlone) {
+  Start(3);
+  AskAll(3);
+  cluster_->Deliver();
+  cluster_->Read(3);
+  ASSERT_EQ(cluster_->network().size(), 1u);
+  EXPECT_EQ(cluster_->network().front().to, NodeId(1));
+}
+
+TEST_F(MajorityReads, AMinorityIsNotEnough) {
+  Start(5);
+  for (const uint64_t gone : {1, 4, 5}) cluster_->Crash(gone);
+  AskAll(3);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, IsEmpty());
+  EXPECT_THAT(reads_->tail, IsEmpty());
+  cluster_->Restart(5);
+  cluster_->TickAtDeadline(3);
+  cluster_->Deliver();
+  EXPECT_EQ(reads_->ready.size(), 1u);
+}
+
+TEST_F(MajorityReads, ALearnerDoesNotCount) {
+  Start(3);
+  cluster_->Join(4);
+  cluster_->Change(1, {Add(4)});
+  cluster_->Deliver();
+  cluster_->HeartbeatRounds(1, 5);
+  for (const uint64_t gone : {1, 2}) cluster_->Crash(gone);
+  AskAll(3);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, IsEmpty());
+  AskAll(4);
+  cluster_->Restart(2);
+  for (const uint64_t reader : {3, 4}) cluster_->TickAtDeadline(reader);
+  cluster_->Deliver();
+  EXPECT_EQ(reads_->ready.size(), 2u) << "it may ask";
+}
+
+// It may be committed: the reader does not know.
+TEST_F(MajorityReads, WhatTheReadersOwnLogHoldsBeyondWhatItHasAppliedMatters) {
+  Start(3);
+  cluster_->Propose(1, "b");
+  for (const uint64_t id : {2, 3}) cluster_->DeliverOnce(1, id);
+  cluster_->Crash(1);
+  const uint64_t tag = AskAll(3);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, IsEmpty());
+  ASSERT_EQ(reads_->tail.size(), 1u);
+  EXPECT_EQ(reads_->tail[0].tag, tag);
+  EXPECT_EQ(reads_->tail[0].up_to, (EntryId{.index = LogIndex(3), .term = Term(1)}));
+  cluster_->Step(3, Read{.tag = tag, .deadline_ns = UINT64_MAX, .up_to = reads_->tail[0].up_to});
+  EXPECT_THAT(reads_->ready, IsEmpty());
+  cluster_->Elect(2);
+  cluster_->HeartbeatRounds(2, 2);
+  EXPECT_THAT(reads_->ready, ElementsAre(tag));
+}
+
+TEST_F(MajorityReads, WhatAnotherLogHoldsIsWaitedFor) {
+  Start(3);
+  cluster_->Propose(1, "b");
+  cluster_->DeliverOnce(1, 2);
+  cluster_->Exchange(2, 1);
+  ASSERT_THAT(cluster_->Applied(1), ElementsAre("a", "b")) << "and may have been read there";
+  cluster_->Crash(1);
+  cluster_->DropAll();
+  const uint64_t tag = AskAll(3);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, IsEmpty());
+  EXPECT_THAT(reads_->tail, IsEmpty());
+  cluster_->Elect(2);
+  cluster_->HeartbeatRounds(2, 2);
+  EXPECT_THAT(reads_->ready, ElementsAre(tag));
+  EXPECT_THAT(cluster_->Applied(3), ElementsAre("a", "b"));
+}
+
+// Three entries that only node 2 has besides the leader, and that the next leader's no-op replaces.
+TEST_F(MajorityReads, ATailThatIsOverwrittenEndsTheWait) {
+  Start(5);
+  for (const char* lost : {"x", "y", "z"}) cluster_->Propose(1, lost);
+  cluster_->DeliverOnce(1, 2);
+  cluster_->DropAll();
+  cluster_->Crash(1);
+  const uint64_t tag = AskAll(3);
+  cluster_->Deliver();
+  ASSERT_THAT(reads_->ready, IsEmpty());
+  cluster_->Crash(2);
+  cluster_->Elect(3);
+  cluster_->HeartbeatRounds(3, 2);
+  EXPECT_EQ(cluster_->At(3).applied(), LogIndex(3)) << "before the end of node 2's log";
+  EXPECT_THAT(reads_->ready, ElementsAre(tag));
+}
+
+TEST_F(MajorityReads, AnAnswerUnderAnotherConfigurationDoesNotCount) {
+  Start(3);
+  cluster_->Crash(1);
+  AskAll(3);
+  cluster_->DeliverOnce(3, 2);
+  Message answer = AnswerOf(2, 3);
+  cluster_->DropAll();
+  ++answer.config_epoch;
+  cluster_->Inject(answer);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, IsEmpty());
+  --answer.config_epoch;
+  cluster_->Inject(answer);
+  cluster_->Deliver();
+  EXPECT_EQ(reads_->ready.size(), 1u);
+}
+
+// Its majorities need not meet those of the configuration that is committed in its place.
+TEST_F(MajorityReads, AConfigurationThatMayBeGoneBackFromConfirmsNothing) {
+  Start(3);
+  cluster_->Join(4);
+  cluster_->Change(1, {Add(4)});
+  for (const uint64_t id : {2, 3}) cluster_->DeliverOnce(1, id);
+  cluster_->DropAll();
+  cluster_->Crash(1);
+  AskAll(3);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, IsEmpty());
+  EXPECT_THAT(reads_->tail, IsEmpty());
+  cluster_->Elect(2);
+  cluster_->HeartbeatRounds(2, 3);
+  EXPECT_EQ(reads_->ready.size(), 1u);
+}
+
+TEST_F(MajorityReads, AnAnswerToAnEarlierQuestionDoesNotFit) {
+  Start(3);
+  cluster_->Crash(1);
+  AskAll(3);
+  cluster_->DeliverOnce(3, 2);
+  const Message late = AnswerOf(2, 3);
+  cluster_->DropAll();
+  cluster_->Read(3);
+  cluster_->TickAtDeadline(3);
+  cluster_->DropAll();
+  cluster_->Inject(late);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, IsEmpty());
+}
+
+}  // namespace
+}  // namespace hedgerow::raft
