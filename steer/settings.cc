@@ -22,6 +22,19 @@
 namespace hedgerow::steer {
 namespace {
 
+struct Opener {
+  const char *protocol, *mask, *value;  // the first bytes, in hexadecimal
+};
+constexpr Opener kOpeners[] = {
+    // A long header of the type Initial or 0-RTT, which version 2 numbers anew: RFC 9000, 17.2, and RFC 9369, 3.2.
+    {"quic", "a0ffffffff", "8000000001"},
+    {"quic", "b0ffffffff", "906b3343cf"},
+    {"quic", "b0ffffffff", "a06b3343cf"},
+    // A handshake's record of epoch 0 with a ClientHello: RFC 6347, 4.1 and 4.2.2.
+    {"dtls", "ff0000ffff0000000000000000ff", "1600000000000000000000000001"},
+    {"wireguard", "ffffffff", "01000000"},
+};
+
 absl::StatusOr<Device> ParseDevice(absl::string_view line) {
   const std::vector<std::string> words = absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
   Device device;
@@ -130,23 +143,6 @@ absl::Status ReadGatewayField(const std::string& text, Settings& settings) {
                                                  "\", expected OFFSET:BYTES in the payload, at most ", kMostOffset,
                                                  " and 1 to ", kMostBytes, ": 12:4"));
 }
-
-namespace {
-
-struct Opener {
-  const char *protocol, *mask, *value;  // the first bytes, in hexadecimal
-};
-constexpr Opener kOpeners[] = {
-    // A long header of the type Initial or 0-RTT, which version 2 numbers anew: RFC 9000, 17.2, and RFC 9369, 3.2.
-    {"quic", "a0ffffffff", "8000000001"},
-    {"quic", "b0ffffffff", "906b3343cf"},
-    {"quic", "b0ffffffff", "a06b3343cf"},
-    // A handshake's record of epoch 0 with a ClientHello: RFC 6347, 4.1 and 4.2.2.
-    {"dtls", "ff0000ffff0000000000000000ff", "1600000000000000000000000001"},
-    {"wireguard", "ffffffff", "01000000"},
-};
-
-}  // namespace
 
 absl::StatusOr<std::vector<hr_steer_opener>> ReadSessions(const std::string& text) {
   std::vector<hr_steer_opener> openers;

@@ -103,10 +103,8 @@ absl::StatusOr<std::set<net::IpAddress>> OpenConnections(const Listen& listen) {
 absl::StatusOr<std::vector<InetSocket>> ListHolders(Transport transport, const Listen& listen, bool wildcards) {
   auto all = ListSockets(transport, listen.port, transport == Transport::kUdp ? ~0u : 1u << TCP_LISTEN);
   if (!all.ok()) return all.status();
-  std::erase_if(*all, [&](const InetSocket& each) {
-    if (each.peer_port != 0) return true;
-    return !Meets(each, listen.address, wildcards);
-  });
+  std::erase_if(*all,
+                [&](const InetSocket& each) { return each.peer_port != 0 || !Meets(each, listen.address, wildcards); });
   return all;
 }
 

@@ -78,6 +78,10 @@ absl::Status Bind(const Settings& settings, Transport transport, int fd) {
   return absl::OkStatus();
 }
 
+std::string NameInStore(Transport transport, int slot) {
+  return absl::StrCat("\nFDNAME=", TransportText(transport), "-", slot);
+}
+
 }  // namespace
 
 absl::Status RefuseHolders(const Settings& settings) {
@@ -111,12 +115,6 @@ absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport trans
   if (const absl::Status bound = Bind(settings, transport, fd->get()); !bound.ok()) return bound;
   return fd;
 }
-
-namespace {
-std::string NameInStore(Transport transport, int slot) {
-  return absl::StrCat("\nFDNAME=", TransportText(transport), "-", slot);
-}
-}  // namespace
 
 void Store(Transport transport, int slot, int socket) {
   operate::NotifyServiceManager(absl::StrCat("FDSTORE=1\nFDPOLL=0", NameInStore(transport, slot)), socket);

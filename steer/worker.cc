@@ -135,6 +135,16 @@ absl::StatusOr<StartedWorker> Fork() {
   _exit(127);
 }
 
+constexpr int kMessagesAtATime = 256;
+
+pid_t WriterOf(msghdr& header) {
+  const cmsghdr* const part = CMSG_FIRSTHDR(&header);
+  if (part == nullptr || part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_CREDENTIALS) return 0;
+  ucred writer;
+  memcpy(&writer, CMSG_DATA(part), sizeof(writer));
+  return writer.pid;
+}
+
 }  // namespace
 
 absl::StatusOr<Launcher> Launcher::Create(const Settings& settings) {
@@ -229,20 +239,6 @@ absl::Duration RestartDelay(int failures) {
   if (failures <= 1) return absl::Milliseconds(20);
   return std::min(absl::Seconds(5), absl::Milliseconds(50) * (1 << std::min(failures - 2, 10)));
 }
-
-namespace {
-
-constexpr int kMessagesAtATime = 256;
-
-pid_t WriterOf(msghdr& header) {
-  const cmsghdr* const part = CMSG_FIRSTHDR(&header);
-  if (part == nullptr || part->cmsg_level != SOL_SOCKET || part->cmsg_type != SCM_CREDENTIALS) return 0;
-  ucred writer;
-  memcpy(&writer, CMSG_DATA(part), sizeof(writer));
-  return writer.pid;
-}
-
-}  // namespace
 
 absl::StatusOr<NotifySocket> NotifySocket::Open(const std::string& path) {
   sockaddr_un address{};

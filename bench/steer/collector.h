@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A worker of a collector: takes messages from its sockets, counts them by source, works on each for a stated number of
-// steps, and answers those that ask for it. One thread, level-triggered epoll. Used by hr-steer-collector and its test.
+// steps, and answers those that ask for it. Its sockets are those that a supervisor hands down (LISTEN_FDS,
+// sd_listen_fds(3)), or its own. One thread, level-triggered epoll. Used by hr-steer-collector and its test.
 #pragma once
 
 #include <cstdint>
@@ -12,10 +13,27 @@
 
 #include "absl/status/statusor.h"
 #include "bench/load/mapped_words.h"
-#include "bench/steer/listening.h"
+#include "bench/load/udp_socket.h"
 #include "bench/steer/message.h"
 
 namespace hedgerow::bench {
+
+struct Listening {
+  int fd = -1;
+  bool tcp = false;
+};
+
+// Those of LISTEN_FDS, whatever their order; none where the variable is absent or meant for another process.
+absl::StatusOr<std::vector<Listening>> InheritedSockets();
+
+struct OwnSockets {
+  Address address;
+  bool udp = true;
+  bool tcp = true;
+  bool reuseport = false;
+  int receive_buffer = 4 << 20;  // of UDP
+};
+absl::StatusOr<std::vector<Listening>> OpenSockets(const OwnSockets& wanted);
 
 struct CollectorOptions {
   uint8_t slot = SteerMessage::kNoSlot;
