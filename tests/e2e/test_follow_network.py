@@ -215,6 +215,30 @@ def test_an_uplink_made_again_under_its_name_is_followed(lab, servers, product):
     assert "hr0" not in ip(lab.client, "link show")
 
 
+def test_an_uplink_that_becomes_a_bridges_port_is_followed(lab, servers, product):
+    """As netplan and NetworkManager do it for virtual machines: the addresses move while the proxy runs."""
+    product.up()
+    answers(lab)
+    ip(lab.client, "link add over0 type bridge forward_delay 0")
+    ip(lab.client, "link set eth0 down")
+    ip(lab.client, "addr flush dev eth0")
+    ip(lab.client, "link set eth0 master over0")
+    for device in ("eth0", "over0"):
+        ip(lab.client, f"link set {device} up")
+    ip(lab.client, f"addr add {names.CLIENT_IPV4}/24 dev over0")
+    ip(lab.client, f"-6 addr add {names.CLIENT_IPV6}/64 dev over0 nodad")
+    answers(lab)
+    answers(lab, VIP6, A6)
+    wait_until(lambda: codes(product) == set(), timeout_s=_FOLLOWED_S, what="no problem")
+    assert uplinks(product) == {"a": "over0", "b": "over0"}
+    servers["a"].stall()
+    assert who_answers(lab.client, VIP4) == "b"
+    servers["a"].resume()
+    product.check_identity()
+    product.down()
+    assert "hr0" not in ip(lab.client, "link show")
+
+
 def test_without_any_uplink_the_daemon_waits_for_one(lab, servers, product):
     product.up()
     pid = product.pid

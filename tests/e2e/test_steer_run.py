@@ -473,6 +473,17 @@ def test_a_hangup_reloads_all_slots_and_ends_nothing(net, group, nohup):
     assert {pid_of(net.udp(source)) for source in IPV4} == set(group.pids().values())
 
 
+def test_a_login_session_that_ends_takes_supervisor_and_workers_along_in_order(group):
+    """`KillUserProcesses=yes`: each process of the session gets SIGTERM and SIGHUP, in no order."""
+    group.start(workers=3)
+    for pid in (*group.pids().values(), group.process.pid):
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
+    assert group.process.wait(10) == 0, group.log.read_text(encoding="utf-8")
+    assert group.left() == []
+
+
 def test_a_worker_of_another_user_binds_a_socket_for_a_peer_of_its_own(net, group):
     second = '''
 import os, socket, time

@@ -276,6 +276,26 @@ def test_a_node_waits_for_a_key_file_and_sighup_looks_at_once(tmp_path):
         wait_until(lambda: serves(tmp_path), WITHIN_S, "it serves")
 
 
+def test_a_node_reads_the_keys_of_a_folder_that_was_exchanged(tmp_path):
+    """As the kubelet exchanges a Secret's."""
+    for name in ("first", "second"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "..data").symlink_to("first")
+    (tmp_path / "cluster.key").symlink_to("..data/cluster.key")
+    log = tmp_path / "log"
+    with open(log, "ab") as stderr, node(tmp_path, stderr) as process:
+        wait_until(lambda: serves(tmp_path), WITHIN_S, "it serves")
+        before = command(tmp_path, "keys").stdout
+        key_file(tmp_path / "second" / "cluster.key", "1")
+        with open(tmp_path / "second" / "cluster.key", "a", encoding="ascii") as keys:
+            keys.write("2" * 32 + "\n")
+        (tmp_path / "next").symlink_to("second")
+        os.rename(tmp_path / "next", tmp_path / "..data")
+        process.send_signal(signal.SIGHUP)
+        wait_until(lambda: "SIGHUP: the key files are read again" in log.read_text(), WITHIN_S, "the reload")
+        assert command(tmp_path, "keys").stdout != before != ""
+
+
 def test_a_node_that_waits_ends_by_sigterm(tmp_path):
     (tmp_path / "late").touch()
     with open(tmp_path / "log", "ab") as stderr, node(tmp_path, stderr) as process:
