@@ -110,10 +110,8 @@ class Changes {
 
   Request& Add(int type, uint16_t table_attribute) {
     const nfgenmsg header = {.nfgen_family = family_, .version = NFNETLINK_V0, .res_id = 0};
-    const bool makes = type == NFT_MSG_NEWTABLE || type == NFT_MSG_NEWCHAIN || type == NFT_MSG_NEWSET ||
-                       type == NFT_MSG_NEWRULE || type == NFT_MSG_NEWSETELEM;
-    requests_.emplace_back(static_cast<uint16_t>(NFNL_SUBSYS_NFTABLES << 8 | type),
-                           static_cast<uint16_t>(makes ? NLM_F_CREATE | NLM_F_APPEND : 0), header);
+    requests_.emplace_back(static_cast<uint16_t>(NFNL_SUBSYS_NFTABLES << 8 | type), NLM_F_CREATE | NLM_F_APPEND,
+                           header);
     return requests_.back().PutString(table_attribute, table_);
   }
   // Empty; and what is deleted must be there.
@@ -220,24 +218,23 @@ void MakeInet(const InPlaceRules& rules, Changes& out) {
 }
 
 void MakeBridge(Changes& out) {
+  const Expression to_bridge = Payload(NFTA_PAYLOAD_SREG, kRegister, NFT_PAYLOAD_LL_HEADER, 0, ETH_ALEN);
+  const Expression host = {"immediate",
+                           {{NFTA_IMMEDIATE_DREG, kRegister}},
+                           nullptr,
+                           NFTA_IMMEDIATE_DATA,
+                           Bytes(kRegisterBytes)};  // PACKET_HOST
+  const Expression for_it = {"meta", {{NFTA_META_KEY, NFT_META_PKTTYPE}, {NFTA_META_SREG, kRegister}}};
   out.BeginAnew();
   out.Chain("prerouting", NF_INET_PRE_ROUTING);
   for (const Family& family : kFamilies) {
+    const Expression is_it =
+        Equals(Bytes{static_cast<uint8_t>(family.ethertype >> 8), static_cast<uint8_t>(family.ethertype)});
     Expression bridge_of = In(family.live);
     bridge_of.numbers.push_back({NFTA_LOOKUP_DREG, kRegister});
     out.Set(family.live, NFT_SET_TIMEOUT | NFT_SET_MAP, family.KeyType(), family.KeyBytes());
     out.Rule("prerouting",
-             Matching({Meta(NFT_META_PROTOCOL), Equals(Bytes{static_cast<uint8_t>(family.ethertype >> 8),
-                                                             static_cast<uint8_t>(family.ethertype & 0xff)})},
-                      family, true,
-                      {bridge_of,
-                       Payload(NFTA_PAYLOAD_SREG, kRegister, NFT_PAYLOAD_LL_HEADER, 0, ETH_ALEN),
-                       {"immediate",
-                        {{NFTA_IMMEDIATE_DREG, kRegister}},
-                        nullptr,
-                        NFTA_IMMEDIATE_DATA,
-                        Bytes(kRegisterBytes)},  // PACKET_HOST
-                       {"meta", {{NFTA_META_KEY, NFT_META_PKTTYPE}, {NFTA_META_SREG, kRegister}}}}));
+             Matching({Meta(NFT_META_PROTOCOL), is_it}, family, true, {bridge_of, to_bridge, host, for_it}));
   }
 }
 
@@ -288,13 +285,11 @@ absl::Status RenewInPlace(const InPlaceRules& rules) {
 }
 
 absl::Status GiveBackInPlace(const std::string& instance) {
-  return ChangeEach(
-             instance, "giving back the VIPs in place",
-             [](Changes& table) {
-               for (const Family& family : kFamilies)  // without elements: all of them
-                 table.Add(NFT_MSG_DELSETELEM, NFTA_SET_ELEM_LIST_TABLE).PutString(NFTA_SET_ELEM_LIST_SET, family.live);
-             })
-      .status();
+  const auto flush = [](Changes& table) {
+    for (const Family& family : kFamilies)  // without elements: all of them
+      table.Add(NFT_MSG_DELSETELEM, NFTA_SET_ELEM_LIST_TABLE).PutString(NFTA_SET_ELEM_LIST_SET, family.live);
+  };
+  return ChangeEach(instance, "giving back the VIPs in place", flush).status();
 }
 
 absl::StatusOr<bool> RemoveInPlaceRules(const std::string& instance) {
