@@ -2,6 +2,10 @@
 #include "net/netlink/host_route.h"
 
 #include <linux/rtnetlink.h>
+#include <sys/socket.h>
+
+#include "absl/strings/str_cat.h"
+#include "net/netlink/link.h"
 
 namespace hedgerow::net {
 
@@ -44,6 +48,22 @@ absl::StatusOr<std::vector<TableRoute>> ListHostRoutes(int family, int ifindex, 
   return routes;
 }
 
+absl::StatusOr<std::vector<VipRoute>> ListRoutesOfOurs(int ifindex,
+                                                       const std::function<bool(uint32_t metric)>& is_wanted) {
+  std::vector<VipRoute> routes;
+  for (const int family : {AF_INET, AF_INET6}) {
+    const auto found = ListHostRoutes(family, ifindex, kRouteProtocol);
+    if (!found.ok()) return found.status();
+    for (const TableRoute& route : *found)
+      if (is_wanted(route.metric))
+        routes.push_back(
+            {.vip = route.destination, .ifindex = route.ifindex, .source = route.source, .mtu_bytes = route.mtu_bytes});
+  }
+  return routes;
+}
+
+namespace {
+
 netlink::Request HostRouteRequest(uint16_t type, uint16_t flags, const VipRoute& route, uint32_t metric) {
   rtmsg header{};
   header.rtm_family = static_cast<uint8_t>(route.vip.family());
@@ -56,12 +76,31 @@ netlink::Request HostRouteRequest(uint16_t type, uint16_t flags, const VipRoute&
   request.Put(RTA_DST, route.vip.wire());
   request.PutU32(RTA_OIF, static_cast<uint32_t>(route.ifindex));
   if (metric != 0) request.PutU32(RTA_PRIORITY, metric);
-  if (route.mtu_bytes != 0 && type != RTM_DELROUTE) {
+  return request;
+}
+
+}  // namespace
+
+absl::Status PutHostRoute(uint16_t flags, const VipRoute& route, uint32_t metric) {
+  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | flags, route, metric);
+  if (route.mtu_bytes != 0) {
     const size_t metrics = request.Begin(RTA_METRICS);
     request.PutU32(RTAX_MTU, route.mtu_bytes);
     request.End(metrics);
   }
-  return request;
+  if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
+  return netlink::Do(request,
+                     absl::StrCat((flags & NLM_F_REPLACE) != 0 ? "replace" : "add", " route ", ToString(route)));
+}
+
+absl::Status DeleteHostRoute(const VipRoute& route, uint32_t metric) {
+  netlink::Request request = HostRouteRequest(RTM_DELROUTE, 0, route, metric);
+  return netlink::OkIfGone(netlink::Do(request, absl::StrCat("remove route ", ToString(route))));
+}
+
+std::string ToString(const VipRoute& route) {
+  return absl::StrCat(route.vip.ToString(), "/", route.vip.prefix_bits(), " dev ", LinkName(route.ifindex),
+                      route.source ? absl::StrCat(" src ", route.source->ToString()) : "");
 }
 
 }  // namespace hedgerow::net

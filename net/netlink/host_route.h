@@ -4,7 +4,9 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
@@ -31,8 +33,15 @@ std::optional<IpAddress> AddressAttribute(const netlink::Attributes& attributes,
 // (4.20 and later) only matching ones travel.
 absl::StatusOr<std::vector<TableRoute>> ListHostRoutes(int family, int ifindex, uint8_t protocol);
 
-// A request about one route of ours; its source is not part of it, and its MTU only of one that is added. `metric` 0:
-// the kernel's own choice.
-netlink::Request HostRouteRequest(uint16_t type, uint16_t flags, const VipRoute& route, uint32_t metric = 0);
+// Those of ours whose metric `is_wanted`.
+absl::StatusOr<std::vector<VipRoute>> ListRoutesOfOurs(int ifindex,
+                                                       const std::function<bool(uint32_t metric)>& is_wanted);
+
+// Puts a route of ours, as `flags` say (NLM_F_...), or removes it; OK where there is none. `metric` 0: any.
+absl::Status PutHostRoute(uint16_t flags, const VipRoute& route, uint32_t metric);
+absl::Status DeleteHostRoute(const VipRoute& route, uint32_t metric);
+
+// "10.99.0.53/32 dev hr0 src 10.77.0.1"
+std::string ToString(const VipRoute& route);
 
 }  // namespace hedgerow::net

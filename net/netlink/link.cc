@@ -205,6 +205,11 @@ absl::StatusOr<bool> KeepAsMade(const LinkInfo& made) {
   return true;
 }
 
+std::string LinkName(int ifindex) {
+  const auto link = FindLink(ifindex);
+  return link.ok() ? link->name : absl::StrCat("interface number ", ifindex);
+}
+
 bool LinkIsGone(int ifindex) { return absl::IsNotFound(FindLink(ifindex).status()); }
 
 absl::StatusOr<VethPair> CreateVethPair(const VethOptions& options) {
@@ -262,8 +267,7 @@ absl::Status DeleteOwnedLink(absl::string_view name, absl::string_view instance)
     return absl::FailedPreconditionError(absl::StrCat("not removed: ", DescribeTaken(*link).message()));
   }
   netlink::Request request(RTM_DELLINK, 0, ChangeHeader(link->ifindex, 0, 0));
-  const absl::Status status = netlink::Do(request, absl::StrCat("remove interface ", name));
-  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+  return netlink::OkIfGone(netlink::Do(request, absl::StrCat("remove interface ", name)));
 }
 
 std::string OwnerTag(absl::string_view instance) { return absl::StrCat(kOwnerPrefix, instance); }

@@ -47,6 +47,8 @@ absl::StatusOr<LinkInfo> FindLink(absl::string_view name);
 absl::StatusOr<LinkInfo> FindLink(int ifindex);
 // Not where it cannot be asked.
 bool LinkIsGone(int ifindex);
+// For messages; "interface number 7" where it has none.
+std::string LinkName(int ifindex);
 absl::StatusOr<std::vector<LinkInfo>> ListLinks();
 
 absl::Status SetLinkUp(absl::string_view name);

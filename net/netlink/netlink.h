@@ -142,6 +142,9 @@ class Socket {
 absl::Status Do(Request& request, absl::string_view what);
 absl::Status Ask(Request& request, absl::string_view what, const Visitor& visit);
 
+// Of a removal: what is not there is removed.
+inline absl::Status OkIfGone(absl::Status status) { return absl::IsNotFound(status) ? absl::OkStatus() : status; }
+
 // What failed half way: `undo` removes what it has made, twice if need be. The error says so where it cannot.
 absl::Status Undone(absl::Status failed, const std::function<absl::Status()>& undo);
 

@@ -25,16 +25,6 @@
 namespace hedgerow::net {
 namespace {
 
-std::string InterfaceName(int ifindex) {
-  const auto link = FindLink(ifindex);
-  return link.ok() ? link->name : absl::StrCat("interface number ", ifindex);
-}
-
-std::string ToString(const VipRoute& route) {
-  return absl::StrCat(route.vip.ToString(), "/", route.vip.prefix_bits(), " dev ", InterfaceName(route.ifindex),
-                      route.source ? absl::StrCat(" src ", route.source->ToString()) : "");
-}
-
 std::string ReasonOf(uint8_t type) {
   if (type == RTN_UNREACHABLE) return "an 'unreachable' route";
   if (type == RTN_PROHIBIT) return "a 'prohibit' route";
@@ -43,10 +33,7 @@ std::string ReasonOf(uint8_t type) {
   return absl::StrCat("a route of type ", static_cast<int>(type));
 }
 
-bool IsByUplink(const TableRoute& route) {
-  return route.protocol == kRouteProtocol &&
-         (route.metric == kUplinkRouteMetric || route.metric == kLeadingRouteMetric);
-}
+bool IsByUplink(uint32_t metric) { return metric == kUplinkRouteMetric || metric == kLeadingRouteMetric; }
 
 // Refuses a VIP that is an address of this host, or that has another owner's route. True: our equal route is
 // there already.
@@ -60,16 +47,17 @@ absl::StatusOr<bool> CheckVip(const VipRoute& route) {
   const auto routes = ListHostRoutes(route.vip.family(), 0, RTPROT_UNSPEC);
   if (!routes.ok()) return routes.status();
   for (const TableRoute& existing : *routes) {
-    const bool ours = existing.protocol == kRouteProtocol && existing.ifindex == route.ifindex;
-    if (existing.destination != route.vip || IsByUplink(existing)) continue;
+    const bool of_an_instance = existing.protocol == kRouteProtocol;
+    const bool ours = of_an_instance && existing.ifindex == route.ifindex;
+    if (existing.destination != route.vip || (of_an_instance && IsByUplink(existing.metric))) continue;
     if (ours && existing.source == route.source && existing.metric == kVipRouteMetric &&
         existing.mtu_bytes == route.mtu_bytes)
       return true;
     if (ours) continue;  // Ours with an older source or MTU: replaced by the caller.
-    return absl::AlreadyExistsError(
-        absl::StrCat("the VIP ", route.vip.ToString(), "/", route.vip.prefix_bits(), " is routed already: dev ",
-                     InterfaceName(existing.ifindex), " proto ", static_cast<int>(existing.protocol),
-                     existing.protocol == kRouteProtocol ? " (another hedgerow instance)" : ""));
+    return absl::AlreadyExistsError(absl::StrCat("the VIP ", route.vip.ToString(), "/", route.vip.prefix_bits(),
+                                                 " is routed already: dev ", LinkName(existing.ifindex), " proto ",
+                                                 static_cast<int>(existing.protocol),
+                                                 of_an_instance ? " (another hedgerow instance)" : ""));
   }
   return false;
 }
@@ -152,7 +140,7 @@ netlink::Request AddressRequest(uint16_t type, uint16_t flags, int ifindex, cons
 
 // On this one interface, through the only door there is: the kernel has no netlink attribute for it (6.18).
 absl::Status EnableIpv6(int ifindex) {
-  const std::string name = InterfaceName(ifindex);
+  const std::string name = LinkName(ifindex);
   const std::string sysctl = absl::StrCat("net.ipv6.conf.", name, ".disable_ipv6");
   const std::string path = absl::StrCat("/proc/sys/net/ipv6/conf/", name, "/disable_ipv6");
   const UniqueFd file(open(path.c_str(), O_WRONLY | O_CLOEXEC));
@@ -250,10 +238,7 @@ absl::Status AddVipRoute(const VipRoute& route) {
   if (!present.ok()) return present.status();
   if (*present) return absl::OkStatus();
   if (absl::Status status = DeleteVipRoute(route); !status.ok()) return status;
-  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_EXCL, route, kVipRouteMetric);
-  if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
-  if (absl::Status status = netlink::Do(request, absl::StrCat("add route ", ToString(route))); !status.ok())
-    return status;
+  if (absl::Status status = PutHostRoute(NLM_F_EXCL, route, kVipRouteMetric); !status.ok()) return status;
   const auto lookup = LookUpRoute(route.vip);
   const auto leading = ListLeadingRoutes();
   const bool led =
@@ -272,30 +257,12 @@ absl::Status AddVipRoute(const VipRoute& route) {
                          undo);
 }
 
-absl::Status ReplaceVipRoute(const VipRoute& route) {
-  netlink::Request request = HostRouteRequest(RTM_NEWROUTE, NLM_F_CREATE | NLM_F_REPLACE, route, kVipRouteMetric);
-  if (route.source) request.Put(RTA_PREFSRC, route.source->wire());
-  return netlink::Do(request, absl::StrCat("replace route ", ToString(route)));
-}
+absl::Status ReplaceVipRoute(const VipRoute& route) { return PutHostRoute(NLM_F_REPLACE, route, kVipRouteMetric); }
 
-absl::Status DeleteVipRoute(const VipRoute& route) {
-  netlink::Request request = HostRouteRequest(RTM_DELROUTE, 0, route);
-  const absl::Status status = netlink::Do(request, absl::StrCat("remove route ", ToString(route)));
-  return absl::IsNotFound(status) ? absl::OkStatus() : status;
-}
+absl::Status DeleteVipRoute(const VipRoute& route) { return DeleteHostRoute(route, /*metric=*/0); }
 
 absl::StatusOr<std::vector<VipRoute>> ListVipRoutes(int ifindex) {
-  std::vector<VipRoute> routes;
-  for (const int family : {AF_INET, AF_INET6}) {
-    const auto found = ListHostRoutes(family, ifindex, kRouteProtocol);
-    if (!found.ok()) return found.status();
-    for (const TableRoute& route : *found) {
-      if (!IsByUplink(route))
-        routes.push_back(
-            {.vip = route.destination, .ifindex = route.ifindex, .source = route.source, .mtu_bytes = route.mtu_bytes});
-    }
-  }
-  return routes;
+  return ListRoutesOfOurs(ifindex, [](uint32_t metric) { return !IsByUplink(metric); });
 }
 
 absl::Status AddSourceAddress(int ifindex, const IpAddress& address) {
@@ -308,7 +275,7 @@ absl::Status AddSourceAddress(int ifindex, const IpAddress& address) {
     netlink::Request request = AddressRequest(RTM_NEWADDR, NLM_F_CREATE | NLM_F_EXCL, ifindex, address);
     // No duplicate-address detection: the address is the uplink's, which has passed it.
     request.PutU32(IFA_FLAGS, IFA_F_NOPREFIXROUTE | (address.is_v4() ? 0 : IFA_F_NODAD));
-    return netlink::Do(request, absl::StrCat("add address ", address.ToString(), " dev ", InterfaceName(ifindex)));
+    return netlink::Do(request, absl::StrCat("add address ", address.ToString(), " dev ", LinkName(ifindex)));
   };
   absl::Status status = add();
   if (address.is_v4() || !absl::IsPermissionDenied(status)) return status;
@@ -320,7 +287,7 @@ absl::Status AddSourceAddress(int ifindex, const IpAddress& address) {
 absl::Status DeleteSourceAddress(int ifindex, const IpAddress& address) {
   netlink::Request request = AddressRequest(RTM_DELADDR, 0, ifindex, address);
   const absl::Status status =
-      netlink::Do(request, absl::StrCat("remove address ", address.ToString(), " dev ", InterfaceName(ifindex)));
+      netlink::Do(request, absl::StrCat("remove address ", address.ToString(), " dev ", LinkName(ifindex)));
   // EADDRNOTAVAIL: it is gone.
   return absl::IsAlreadyExists(status) || absl::IsUnavailable(status) || absl::IsNotFound(status) ? absl::OkStatus()
                                                                                                   : status;
@@ -334,8 +301,7 @@ absl::Status AddVipRule(const VipRule& rule) {
 
 absl::Status DeleteVipRule(const VipRule& rule) {
   netlink::Request request = RuleRequest(RTM_DELRULE, 0, rule);
-  const absl::Status status = netlink::Do(request, absl::StrCat("remove the routing rule ", ToString(rule)));
-  return absl::IsNotFound(status) ? absl::OkStatus() : status;
+  return netlink::OkIfGone(netlink::Do(request, absl::StrCat("remove the routing rule ", ToString(rule))));
 }
 
 absl::StatusOr<std::vector<VipRule>> ListVipRules() {
@@ -354,7 +320,7 @@ absl::StatusOr<std::vector<VipRule>> ListVipRules() {
 
 std::string DescribeDetour(const IpAddress& vip, const RouteLookup& route) {
   const std::string rules = RulesTo(vip.family(), route.table);
-  return absl::StrCat("sends the VIP to ", InterfaceName(route.ifindex),
+  return absl::StrCat("sends the VIP to ", LinkName(route.ifindex),
                       rules.empty() ? "" : absl::StrCat(" by the routing rule `", rules, "`"));
 }
 

@@ -150,14 +150,6 @@ void AddPaths(const ServicePathFacts& path, v1::ServiceStatus& out) {
   }
 }
 
-void FillNetwork(const NetworkFacts& facts, v1::Network& out) {
-  out.set_events(facts.events);
-  out.set_looks(facts.looks);
-  out.set_deferred(facts.deferred);
-  out.set_events_lost(facts.events_lost);
-  out.set_moves(facts.moves);
-}
-
 v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot& snapshot, uint64_t now_ns) {
   v1::ServiceStatus out;
   out.set_name(service.name());
@@ -352,7 +344,7 @@ v1::Status BuildStatus(const v1::Config& config, const DaemonFacts& facts, const
   out.set_identity_ok(identity_ok);
   out.set_routes_restored(facts.routes_restored);
   out.set_links_restored(facts.links_restored);
-  FillNetwork(facts.network, *out.mutable_network());
+  *out.mutable_network() = facts.network;
   FillReloads(facts.reload, snapshot.taken_ns, *out.mutable_reloads());
   v1::Adoption& adoption = *out.mutable_adoption();
   adoption = facts.adoption;

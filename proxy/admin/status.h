@@ -47,15 +47,6 @@ struct ServicePathFacts {
   std::vector<Backend> backends;  // in the configuration's order
 };
 
-// What the network follower has done since the daemon started (proxy/daemon/network_follower.h).
-struct NetworkFacts {
-  uint64_t events = 0;       // messages from the kernel
-  uint64_t looks = 0;        // times that everything was compared
-  uint64_t deferred = 0;     // looks that waited, because earlier ones had taken their share of the processor
-  uint64_t events_lost = 0;  // times that the kernel dropped messages, after which everything was compared
-  uint64_t moves = 0;        // times that an uplink or a source was followed
-};
-
 // What only the daemon knows. Kept by it, read by each status call.
 struct DaemonFacts {
   std::string config_file;
@@ -73,10 +64,10 @@ struct DaemonFacts {
   ReloadFacts reload;
   std::vector<v1::Uplink> uplinks;
   std::vector<ServicePathFacts> paths;  // in the configuration's order
-  NetworkFacts network;
-  std::vector<Problem> problems;    // beside the backends' health
-  LoopTurns loop_turns;             // when metrics are asked for
-  std::vector<Problem> not_served;  // pages and sockets for operators
+  v1::Network network;                  // what the network follower has done since the daemon started
+  std::vector<Problem> problems;        // beside the backends' health
+  LoopTurns loop_turns;                 // when metrics are asked for
+  std::vector<Problem> not_served;      // pages and sockets for operators
 };
 
 // What `status` and the metrics list: the daemon's, and the health of the backends.

@@ -50,7 +50,7 @@ void NetworkFollower::Rest() {
 bool NetworkFollower::OnReadable() {
   const int64_t wait_ns = budget_.WaitNs(MonotonicNs());
   if (wait_ns == 0) return Turn(/*look=*/false);
-  ++facts_.network.deferred;
+  facts_.network.set_deferred(facts_.network.deferred() + 1);
   After(absl::Nanoseconds(wait_ns), /*look=*/false);
   return true;
 }
@@ -78,8 +78,8 @@ bool NetworkFollower::Turn(bool look) {
   const auto events = watcher_.Drain();
   if (!events.ok()) LogError("watching the network: ", std::string(events.status().message()));
   const net::NetworkEvents seen = events.value_or(net::NetworkEvents{.lost = true});
-  facts_.network.events += seen.messages;
-  facts_.network.events_lost += seen.lost ? 1 : 0;
+  facts_.network.set_events(facts_.network.events() + seen.messages);
+  facts_.network.set_events_lost(facts_.network.events_lost() + (seen.lost ? 1 : 0));
   const bool came = seen.messages > 0 || seen.lost;
   if (look || seen.any()) Look();
   if (resting_) return came;
@@ -100,7 +100,7 @@ bool NetworkFollower::OwnLinksStand(const NetworkView& network) const {
 }
 
 void NetworkFollower::Look() {
-  ++facts_.network.looks;
+  facts_.network.set_looks(facts_.network.looks() + 1);
   absl::StatusOr<NetworkView> network = KernelNetworkView();
   if (!network.ok()) {
     LogError("looking at the network: ", std::string(network.status().message()));
@@ -131,7 +131,7 @@ void NetworkFollower::Report(const ProxyInstance::Followed& followed) {
     LogInfo("restored ", followed.links, " links and ", followed.routes, " routes");
   }
   if (followed.moved) {
-    ++facts_.network.moves;
+    facts_.network.set_moves(facts_.network.moves() + 1);
     std::vector<std::string> uplinks;
     for (const auto& [ifindex, link] : topology_.uplinks)
       if (topology_.IsUplink(ifindex)) uplinks.push_back(link.name);

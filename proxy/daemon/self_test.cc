@@ -106,11 +106,6 @@ std::vector<SelfTest::Counts> SelfTest::ReadCounts() const {
   return counts;
 }
 
-std::string SelfTest::UplinkName(uint32_t uplink) const {
-  const auto link = net::FindLink(static_cast<int>(uplink));
-  return link.ok() ? link->name : absl::StrCat("interface number ", uplink);
-}
-
 // Why the kernel's routing does not give packets to this service to the proxy; empty: it does. What the test loses
 // then, no rule of a firewall has ended.
 std::optional<Problem> SelfTest::Misrouted(const ServiceSpec& service) const {
@@ -166,7 +161,7 @@ Problem SelfTest::WhatIsWrong(const Sent& sent, const Counts& before, const Coun
                          : "")};
   }
   if (now.back < before.back + sends) {
-    const std::string uplink = UplinkName(sent.way.uplink);
+    const std::string uplink = net::LinkName(static_cast<int>(sent.way.uplink));
     const auto programs = instance_.ProgramsBeforeOurs(static_cast<int>(sent.way.uplink));
     return {ProblemCode::kProgramBefore,
             programs.ok() && !programs->empty()

@@ -82,7 +82,6 @@ class SelfTest {
   std::optional<Problem> Misrouted(const ServiceSpec& service) const;
   Problem WhatIsWrong(const Sent& sent, const Counts& before, const Counts& now) const;
   std::vector<Counts> ReadCounts() const;
-  std::string UplinkName(uint32_t uplink) const;
   bool StepForward(int uplink);
 
   ProxyInstance& instance_;

@@ -36,8 +36,7 @@ absl::StatusOr<std::string> ProxyInstance::MoveRepliesFirst(int uplink) {
   if (!before.ok()) return before.status();
   if (before->empty()) return "";
   if (absl::Status status = reply->MoveFirst(ProgramNamed(kReplyProgram).fd); !status.ok()) return status;
-  const auto link = net::FindLink(uplink);
-  return absl::StrCat(link.ok() ? link->name : "an uplink", ": ", net::Join(*before),
+  return absl::StrCat(net::LinkName(uplink), ": ", net::Join(*before),
                       " ends packets before the reply program, which was moved before it");
 }
 

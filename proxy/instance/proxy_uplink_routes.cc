@@ -117,9 +117,7 @@ bool ProxyInstance::IsLedByUplink(const net::IpAddress& vip) const {
 
 std::string ProxyInstance::RouteOf(const net::IpAddress& vip) const {
   if (!IsLedByUplink(vip)) return links_.proxy.link.name;
-  const int uplink = leads_.at(vip).ifindex;
-  const auto link = net::FindLink(uplink);
-  return link.ok() ? link->name : absl::StrCat("interface number ", uplink);
+  return net::LinkName(leads_.at(vip).ifindex);
 }
 
 void ProxyInstance::NoteRoutes(DaemonFacts& facts) const {

@@ -57,6 +57,10 @@ Fill OfAdoption(Member member) {
   return Once([member](const Scrape& scrape) { return (scrape.facts.adoption.*member)(); });
 }
 template <typename Member>
+Fill OfNetwork(Member member) {
+  return Once([member](const Scrape& scrape) { return (scrape.facts.network.*member)(); });
+}
+template <typename Member>
 Fill OfClock(Member member) {
   return Once([member](const Scrape& scrape) { return scrape.snapshot.clock.*member; });
 }
@@ -249,19 +253,17 @@ std::vector<Metric> OtherMetrics() {
          Add(family, {{"hash", scrape.facts.reload.config_hash}}, 1);
        }},
       {kMachine, kCounter, "network_events_total",
-       "messages about interfaces, addresses, routes and rules that the kernel sent",
-       Once([](const Scrape& scrape) { return scrape.facts.network.events; })},
+       "messages about interfaces, addresses, routes and rules that the kernel sent", OfNetwork(&v1::Network::events)},
       {kMachine, kCounter, "network_looks_total",
        "times that the ways to all backends and VIPs were compared with what is in force",
-       Once([](const Scrape& scrape) { return scrape.facts.network.looks; })},
+       OfNetwork(&v1::Network::looks)},
       {kMachine, kCounter, "network_looks_deferred_total",
-       "looks that waited, because all looks take a tenth of a processor at most",
-       Once([](const Scrape& scrape) { return scrape.facts.network.deferred; })},
+       "looks that waited, because all looks take a tenth of a processor at most", OfNetwork(&v1::Network::deferred)},
       {kMachine, kCounter, "network_events_lost_total",
        "times that the kernel dropped messages because too many came; everything was compared then",
-       Once([](const Scrape& scrape) { return scrape.facts.network.events_lost; })},
+       OfNetwork(&v1::Network::events_lost)},
       {kMachine, kCounter, "network_moves_total", "times that another uplink or source address was followed",
-       Once([](const Scrape& scrape) { return scrape.facts.network.moves; })},
+       OfNetwork(&v1::Network::moves)},
       {kMachine, kCounter, "loop_turns_total", operate::kLoopTurnsHelp,
        [](const Scrape& scrape, MetricFamily& family) { operate::AddLoopTurns(family, {}, scrape.facts.loop_turns); }},
       {kMachine, kGauge, "problems", "the number of problems that `hedgerow status` lists; alert on > 0",
