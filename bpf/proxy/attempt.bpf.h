@@ -160,7 +160,9 @@ HR_GLOBAL int hr_pay_beside(struct hr_attempt *attempt, __u32 packed, __u64 now_
   if (!config || choice.second == request->first || hr_owing(config, request) >> choice.second & 1) return 0;
   if (choice.probe) {
     attempt->flags = HR_ATTEMPT_PROBE;
-    if (choice.why != HR_CHOSE_PROBE && !hr_take_retry(config, hr_backend_id(config, choice.second), now_ns)) return 0;
+    if (choice.why != HR_CHOSE_PROBE &&
+        !hr_take_retry(config, hr_backend_id(config, choice.second), /*untested=*/1, now_ns))
+      return 0;
   } else {
     /* A copy at once was paid for when its place was chosen. */
     if (choice.why != HR_CHOSE_IDLE && !hr_debt_owe(request->key.service, request->client, HR_DEBT_FAILOVERS)) return 0;
@@ -241,7 +243,7 @@ HR_GLOBAL int hr_claim_next(struct hr_attempt *attempt, __u64 now_ns) {
   }
   if (attempt->flags == HR_ATTEMPT_PAID && choice.why == HR_CHOSE_LAST_RESORT && health != HR_DOWN &&
       hr_health_of(attempt->config_id, hr_backend_id(config, target), request->client, now_ns) == HR_DOWN &&
-      !hr_take_retry(config, hr_backend_id(config, target), now_ns))
+      !hr_take_retry(config, hr_backend_id(config, target), /*untested=*/0, now_ns))
     return 0;
   if ((attempt->flags & HR_ATTEMPT_PAID) && hr_is_drained(policy, target)) {
     attempt->reason = HR_REASON_DRAINED;

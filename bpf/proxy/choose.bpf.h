@@ -182,14 +182,26 @@ HR_INLINE __u32 hr_explore_tick(__u32 service_id) {
   return state ? __sync_fetch_and_add(&state->explored, 1) : 0;
 }
 
-/* Takes the probe of a down standby, and puts its next one off. 0 = it is not due, or another CPU has just taken it. */
-HR_INLINE int hr_take_retry(const struct hr_service_config *config, __u32 backend_id, __u64 now_ns) {
+/* hr_is_retry_due(), or (`untested`) the backend is healthy as far as is known, and was never heard. */
+HR_INLINE int hr_is_probe_due(const struct hr_backend_state *state, __u64 election_timeout_ns, int untested,
+                              __u64 now_ns) {
+  return hr_is_retry_due(state, election_timeout_ns, now_ns) ||
+         (untested && state->health == HR_HEALTHY && !READ_ONCE(state->last_receive_ns) &&
+          now_ns >= READ_ONCE(state->health_since_ns) + HR_STANDBY_RETRY * election_timeout_ns);
+}
+
+/*
+ * Takes the probe of a standby, and puts its next one off. 0 = it is not due, or another CPU has just taken it.
+ * `untested`: only where a copy is the probe. A packet that can have none (TCP, flows, one-way) is no test of a backend
+ * of which nothing bad is known.
+ */
+HR_INLINE int hr_take_retry(const struct hr_service_config *config, __u32 backend_id, int untested, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   __u64 since_ns;
 
   if (!state) return 0;
   since_ns = READ_ONCE(state->health_since_ns);
-  if (!hr_is_retry_due(state, config->election_timeout_ns, now_ns)) return 0;
+  if (!hr_is_probe_due(state, config->election_timeout_ns, untested, now_ns)) return 0;
   if (__sync_val_compare_and_swap(&state->health_since_ns, since_ns, now_ns) != since_ns) return 0;
   if (backend_id < HR_MAX_BACKENDS && config->profile.request_correlation.pairing == HR_PAIR_ONE_WAY)
     WRITE_ONCE(state->answered_ns, now_ns); /* no answer says how it went: hr_has_rested() */
@@ -211,13 +223,13 @@ HR_GLOBAL __u32 hr_place_of_trial(__u32 config_id, __u32 packed, __u64 now_ns) {
     return HR_NO_BACKEND;
   backend_id = hr_backend_id(config, place);
   if (config_id & HR_OF_TCP) backend_id = HR_TCP_STATE(backend_id);
-  return hr_take_retry(config, backend_id, now_ns) ? place : HR_NO_BACKEND;
+  return hr_take_retry(config, backend_id, /*untested=*/0, now_ns) ? place : HR_NO_BACKEND;
 }
 
 /*
- * Of `places` the first whose backend is down and due for a probe; else HR_NO_BACKEND. A request that goes to its
- * healthy target asks about no other backend, so without this a standby that has come back would be down until a hedge
- * looks for one. A global function: rare.
+ * Of `places` the first whose backend is due for a probe; else HR_NO_BACKEND. A request that goes to its healthy target
+ * asks about no other backend, so without this a standby that has come back would be down until a hedge looks for one,
+ * and the first hedge would find out that a standby has never answered. A global function: rare.
  */
 HR_GLOBAL __u32 hr_place_to_probe(__u32 config_id, __u32 places, __u64 now_ns) {
   struct hr_service_config *config = hr_config_of(config_id);
@@ -231,7 +243,7 @@ HR_GLOBAL __u32 hr_place_to_probe(__u32 config_id, __u32 places, __u64 now_ns) {
     /* Suspicion ends, or becomes more, when it is looked at. */
     hr_health_of(config_id, backend_id, HR_NO_CLIENT, now_ns);
     state = bpf_map_lookup_elem(&backend_states, &backend_id);
-    if (state && hr_is_retry_due(state, config->election_timeout_ns, now_ns)) return i;
+    if (state && hr_is_probe_due(state, config->election_timeout_ns, /*untested=*/1, now_ns)) return i;
   }
   return HR_NO_BACKEND;
 }
@@ -259,7 +271,8 @@ HR_GLOBAL __u32 hr_choose_steered(__u32 config_id, __u32 target, __u32 explore_t
     if (state) __sync_fetch_and_add(&state->probe_counter, 1);
   }
   /* If the chosen backend is down too, the next request tries another. */
-  if (choice.why != HR_CHOSE_STANDBY) hr_take_retry(config, hr_backend_id(config, choice.first), now_ns);
+  if (choice.why != HR_CHOSE_STANDBY)
+    hr_take_retry(config, hr_backend_id(config, choice.first), /*untested=*/0, now_ns);
   return packed;
 }
 

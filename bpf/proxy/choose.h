@@ -183,7 +183,7 @@ static __attribute__((noinline, unused)) __u32 hr_choice_best(const struct hr_ch
 /*
  * A probe of a down standby rides beside a send to a healthy backend and never replaces one. It rides only where the
  * standbys were looked at anyway: a request that goes to its healthy target asks about no other backend, unless the
- * daemon has named unhealthy ones (hr_place_to_probe).
+ * daemon has named unhealthy or untested ones (hr_place_to_probe).
  */
 HR_INLINE struct hr_choice hr_choose(const struct hr_choice_view *view) {
   struct hr_choice choice = {.first = HR_NO_BACKEND, .second = HR_NO_BACKEND, .why = HR_CHOSE_NONE, .probe = 0};

@@ -270,7 +270,8 @@ HR_INLINE int hr_split_udp(struct hr_split *split) {
     __u64 unhealthy = READ_ONCE(split->policy->unhealthy);
 
     if (choice->second == HR_NO_BACKEND && unhealthy && !hr_is_dry(split->policy)) {
-      choice->second = hr_place_to_probe(config_id, unhealthy & ~READ_ONCE(split->policy->drained), now_ns);
+      unhealthy &= ~(READ_ONCE(split->policy->drained) | 1u << (choice->first & (HR_MAX_BACKENDS_PER_SERVICE - 1)));
+      choice->second = hr_place_to_probe(config_id, unhealthy, now_ns);
       choice->probe = choice->second != HR_NO_BACKEND;
     }
     if (choice->second == HR_NO_BACKEND && config->idle_share && hr_choice_is_fair(choice)) {

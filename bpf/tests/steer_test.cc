@@ -474,6 +474,27 @@ TEST_F(SteerTest, ADownStandbyIsProbedBesideARequestToAHealthyLeader) {
   EXPECT_EQ(BackendState(kRaw4B).health, HR_HEALTHY);
 }
 
+TEST_F(SteerTest, AStandbyThatWasNeverHeardIsProbedUntilItAnswers) {
+  ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
+  ServicePolicy(kRaw4Service).unhealthy = 0b010;
+  BackendState(kRaw4B).last_receive_ns = 0;
+  const auto probes = [&](uint8_t key) {
+    const Changes changes =
+        Split(PacketBuilder(kClient4, kRaw4).Udp(kClientPort, kRawPort, {key, 0, 0, 0}).Build()).changes;
+    const auto found = changes.find("raw4.probes");
+    Reply(PacketBuilder(kA4, kClient4).Udp(kRawPort, kClientPort, {key, 0, 0, 0}).Build());
+    return found == changes.end() ? 0 : found->second;
+  };
+  EXPECT_EQ(probes(1), 1);
+  EXPECT_EQ(probes(2), 0) << "not again at once";
+  Advance(HR_STANDBY_RETRY * kSecond);
+  EXPECT_EQ(probes(3), 1);
+  Reply(PacketBuilder(kB4, kClient4).Udp(kRawPort, kClientPort, {3, 0, 0, 0}).Build());
+  EXPECT_NE(BackendState(kRaw4B).last_receive_ns, 0u);
+  Advance(HR_STANDBY_RETRY * kSecond);
+  EXPECT_EQ(probes(4), 0) << "it answers";
+}
+
 TEST_F(SteerTest, ADownStandbyWhoseRetryIsDueIsProbedBesideAFailover) {
   ServiceConfig(kRaw4Service).election_timeout_ns = kSecond;
   BackendState(kRaw4C).answer_ewma_ns = 9 * kMillisecond;

@@ -125,15 +125,18 @@ std::vector<Problem> Troubles(const ServiceSnapshot& service, uint64_t now_ns) {
                         "% of what another backend answers", service.dry_run ? "" : "; requests go to that one")});
       continue;
     }
-    const uint64_t since_ns = backend.last_receive_ns != 0 ? backend.last_receive_ns : backend.health_since_ns;
+    const std::string silent =
+        backend.last_receive_ns == 0
+            ? absl::StrCat(" and was never heard (`hedgerow check ", service.name,
+                           "` says why: it refuses, or answers from another address)")
+            : absl::StrCat(", silent for ", config::RoundedDurationNs(AgeNs(backend.last_receive_ns, now_ns)));
     const char* requests = !leads                         ? ""
                            : service.dry_run              ? "; a dry run: no other backend is asked"
                            : backend.health == HR_SUSPECT ? "; requests go to it and to a standby"
                                                           : "; requests go to a standby";
-    troubles.push_back(
-        {backend.health == HR_SUSPECT ? ProblemCode::kBackendSuspect : ProblemCode::kBackendDown,
-         absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name, " ", HealthWord(backend.health),
-                      ", silent for ", config::RoundedDurationNs(AgeNs(since_ns, now_ns)), requests)});
+    troubles.push_back({backend.health == HR_SUSPECT ? ProblemCode::kBackendSuspect : ProblemCode::kBackendDown,
+                        absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name, " ",
+                                     HealthWord(backend.health), silent, requests)});
   }
   if (down > 0 && down == service.backends.size())
     return {{ProblemCode::kServiceDown, absl::StrCat(service.name, ": every backend is down")}};

@@ -241,7 +241,11 @@ TEST(BuildStatus, WhatIsNotHealthyIsNotCalledRunning) {
   status = BuildStatus(FakeConfig(), Facts(), fake.snapshot);
   EXPECT_EQ(status.state(), "degraded");
   ASSERT_EQ(status.problems_size(), 1);
-  EXPECT_THAT(status.problems(0), testing::HasSubstr("backend_suspect: dns: standby b suspect, silent for"));
+  EXPECT_THAT(status.problems(0),
+              testing::HasSubstr("dns: standby b suspect and was never heard (`hedgerow check dns` says why"));
+  backends[1].last_receive_ns = fake.snapshot.taken_ns - 1'000'000'000;
+  EXPECT_THAT(BuildStatus(FakeConfig(), Facts(), fake.snapshot).problems(0),
+              testing::HasSubstr("backend_suspect: dns: standby b suspect, silent for 1.00s"));
 }
 
 TEST(BuildStatus, WhatOneClientAloneMissesIsShownAndIsNoProblem) {

@@ -134,6 +134,7 @@ void Guardian::EverySecond() {
       snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
   data_plane_problem_ = std::string(tuned.message());
   if (snapshot.ok()) ForgetLeaders(*snapshot);
+  if (snapshot.ok()) copy_problems_ = copy_watch_.Look(*snapshot);
   NoteProgramsBefore();
   UpdateProblems();
   // A loop that turns; a hung one is started again by its unit (WatchdogSec=).
@@ -193,8 +194,8 @@ void Guardian::UpdateProblems() {
     // What the follower has named already.
     if (!named || !of_network(problem)) problems.push_back(problem);
   }
-  for (const std::vector<Problem>* found :
-       {&repair_problems_, &uplink_route_problems_, &leader_problems_, &in_place_problems_, &pin_problems_})
+  for (const std::vector<Problem>* found : {&repair_problems_, &uplink_route_problems_, &leader_problems_,
+                                            &in_place_problems_, &copy_problems_, &pin_problems_})
     problems.insert(problems.end(), found->begin(), found->end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});

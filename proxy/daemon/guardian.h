@@ -14,6 +14,7 @@
 #include "proxy/admin/status.h"
 #include "proxy/api/config.pb.h"
 #include "proxy/instance/proxy_instance.h"
+#include "proxy/daemon/copy_watch.h"
 #include "proxy/daemon/leader_watch.h"
 #include "proxy/daemon/network_follower.h"
 #include "proxy/daemon/self_test.h"
@@ -73,6 +74,7 @@ class Guardian {
   std::function<void(const Snapshot&)> on_snapshot_;
   Tuner tuner_;
   LeaderWatch leader_watch_;
+  CopyWatch copy_watch_;
   SelfTest self_test_;
   std::vector<Problem> pin_problems_;
   std::vector<Problem> repair_problems_;
@@ -80,6 +82,7 @@ class Guardian {
   std::vector<Problem> leader_problems_;
   std::vector<Problem> in_place_problems_;
   int seconds_ = 0;
+  std::vector<Problem> copy_problems_;
   std::string data_plane_problem_;
   std::string reload_problem_;  // what was begun or retired and cannot be ended
   bool resting_ = false;

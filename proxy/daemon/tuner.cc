@@ -121,9 +121,12 @@ absl::Status Tuner::TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot
     }
     backend.samples = samples;
   }
+  // Requests are to show whether a standby answers before the first one needs it.
+  const bool untested = ++service.looks > kLooksBeforeTests;
   std::vector<size_t> unhealthy;
   for (size_t i = 0; i < snapshot.backends.size(); ++i)
-    if (snapshot.backends[i].health != HR_HEALTHY) unhealthy.push_back(i);
+    if (snapshot.backends[i].health != HR_HEALTHY || (untested && snapshot.backends[i].last_receive_ns == 0))
+      unhealthy.push_back(i);
   first.Update(policy.SetUnhealthy(snapshot.name, unhealthy));
   // Of the backend that gets the requests now: another one's answers say little about when a request to this
   // one is late, and after a change of leaders nothing. With shares all get them.

@@ -49,6 +49,8 @@ class Tuner {
 
   // Once a second. Goes on after an error, and returns the first.
   absl::Status Tune(const Snapshot& snapshot, LivePolicy& policy);
+  // Then standbys that were never heard get probes as those that are down do.
+  static constexpr int kLooksBeforeTests = 5;
   // What an earlier daemon saw (answer_history.h), oldest first, before the first Tune. Writes nothing: what followed
   // from it is in the kernel already.
   void Recall(const Snapshot& past);
@@ -66,6 +68,7 @@ class Tuner {
     std::vector<Backend> backends;
     size_t asked = 0;  // the backend that gets the requests, by what was sampled since the last look
     FastestChoice fastest;
+    int looks = 0;
   };
 
   absl::Status TuneService(uint64_t now_ns, const ServiceSnapshot& snapshot, Service& service, LivePolicy& policy);

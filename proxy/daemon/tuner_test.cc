@@ -215,6 +215,19 @@ TEST_F(TunerTest, TellsWhoIsNotHealthyAndWhoIsAgain) {
   EXPECT_TRUE(fake_.unhealthy.at("dns").empty());
 }
 
+TEST_F(TunerTest, TellsWhichBackendsWereNeverHeard) {
+  Backend(0).last_receive_ns = 1;
+  for (int look = 0; look < Tuner::kLooksBeforeTests; ++look) {
+    TuneOneSecond();
+    EXPECT_TRUE(fake_.unhealthy.at("dns").empty()) << "requests may still come to it by themselves";
+  }
+  TuneOneSecond();
+  EXPECT_EQ(fake_.unhealthy.at("dns"), std::vector<size_t>{1});
+  Backend(1).last_receive_ns = 1;
+  TuneOneSecond();
+  EXPECT_TRUE(fake_.unhealthy.at("dns").empty());
+}
+
 TEST_F(TunerTest, WhatAnEarlierDaemonSawIsPlayedBackToTheNextOne) {
   AnswerHistory::Memory memory{};
   Record(Backend(0).answer_times, 50 * kMs, 1000);  // long ago

@@ -59,13 +59,4 @@ constexpr uint64_t Outcomes(const hr_stats& stats) {
   return sum;
 }
 
-// The reasons for which requests were forwarded untracked. They are HR_PASSED_THROUGH.
-constexpr uint64_t ForwardedReasons(const hr_stats& stats) {
-  uint64_t sum = 0;
-  for (const ReasonRow& reason : kReasons) {
-    if (reason.kind == "forwarded") sum += stats.reasons[reason.number];
-  }
-  return sum;
-}
-
 }  // namespace hedgerow

@@ -22,13 +22,15 @@ namespace hedgerow {
   X(kBackendSuspect, backend_suspect, backends, "a backend has not answered for its suspicion timeout",            \
     "look at the backend; requests reach a standby meanwhile")                                                     \
   X(kBackendDown, backend_down, backends, "a backend has been silent for long, or its host refuses",               \
-    "look at the backend; requests go to a standby")                                                               \
+    "look at the backend; requests go to a standby. `hedgerow check SERVICE` asks it directly, and names the address of one that answers from another")                                                               \
   X(kBackendImpaired, backend_impaired, backends, "a backend lives, and leaves unanswered, or refuses, more than an eighth of the requests that another backend then answers", \
     "look at what the server needs for its answers (a resolver's uplink, a database); requests go to the other backend, and come back when probes are answered") \
   X(kServiceDown, service_down, backends, "every backend of a service is down", "look at the backends and the network") \
   X(kLeaderOutdated, leader_outdated, backends,                                                                    \
     "a service's cluster announces its leader, and only with older terms than the known leader's: it was set up anew under its old id", \
     "nothing, if it was: the known leader is forgotten after 20 s; otherwise look for nodes of a former cluster that still run") \
+  X(kNothingHedged, nothing_hedged, backends, "none of a service's copies could be built or sent: three or more in a row, the last one within 60 s", \
+    "look at the problems beside it and at the uplink (`ip -s link`): first sends leave, copies do not")                \
   X(kNoRoute, no_route, network, "no route leads to a backend, or no host answers for its address or its gateway's",     \
     "`ip route get ADDRESS` and `ip neighbour` say what the kernel knows; followed as soon as there is a route and an answer")                     \
   X(kUplinkUnfit, uplink_unfit, network,                                                                           \

@@ -10,6 +10,7 @@ import pytest
 from deploy.lab.cluster import hedgerow_cluster
 from deploy.lab.data_dirs import DataDirs
 from deploy.lab.servers.hedgerow_node import NodeSettings
+from harness.dns import UdpClient
 from harness.product import DNS4, RAW4, VIP4, VIP6, answer_every_port_unreachable, wait_until
 
 pytestmark = pytest.mark.servers(a="nsd", b="nsd")
@@ -146,3 +147,18 @@ def test_a_cluster_answers_while_it_has_a_majority(lab, servers, product):
             return code == 1 and report["services"][0]["verdict"].startswith("kv4: DOES NOT WORK")
 
         wait_until(without_leader, timeout_s=10, what="the verdict")
+
+
+def test_a_standby_that_never_answered_is_found_before_a_hedge_needs_it(lab, servers, product):
+    """Its port is refused, and no request is ever late."""
+    service = product.service("dns4", primary="a", delay="500ms", backends=[
+        {"name": "a", "address": lab.replica("a").ipv4, "port": 53}, {"name": "b", "address": lab.replica("b").ipv4, "port": 5399}])
+    product.up(services=[service])
+    with UdpClient(lab.client, VIP4) as client:
+        def found() -> bool:
+            assert client.ask(7, "www.example.test", timeout_s=1) is not None
+            return any("standby b down" in each for each in product.status()["problems"])
+
+        assert not found()
+        wait_until(found, 20, "the problem")
+    assert product.figure("hedges", "dns4") == 0
