@@ -241,6 +241,14 @@ void HkvClient::TryNextAddress() {
   requests_.RepeatAll(operate::Monotonic_ns());
 }
 
+// A socket keeps the source address that it was connected with, which may leave this host: DHCP gives another one, a
+// tunnel comes or goes. Then IPv4 sends nothing, and IPv6 what no answer finds its way back to.
+void HkvClient::Reconnect() {
+  const bool heard = heard_;
+  (void)ConnectSocket();  // else the next datagram tries again
+  heard_ = heard;
+}
+
 bool HkvClient::IsOfThisProcess() const { return forks_ == forks.load(std::memory_order_relaxed); }
 
 absl::Status HkvClient::BeOfThisProcess() {
@@ -287,8 +295,14 @@ void HkvClient::Send(std::string datagram) {
         wire::SealHkvRequest(std::move(datagram), credentials_->client, operate::UnixNow_ms(), credentials_->key);
   ssize_t sent = send(fd_, datagram.data(), datagram.size(), 0);
   // A connected socket reports the ICMP error of an earlier datagram here, and then this one has not left.
-  for (int i = 0; sent < 0 && (IsRefusal(errno) || errno == EINTR) && i < 2; ++i) {
-    if (IsRefusal(errno)) Refused(errno);
+  for (int i = 0; sent < 0 && i < 2; ++i) {
+    const int error = errno == EDESTADDRREQ ? ENETUNREACH : errno;  // a socket that found no route is not connected
+    if (i == 0 && (error == ENETUNREACH || error == EINVAL || error == EBADF))
+      Reconnect();
+    else if (IsRefusal(error))
+      Refused(error);
+    else if (error != EINTR)
+      break;
     sent = send(fd_, datagram.data(), datagram.size(), 0);
   }
   if (sent >= 0) return;
@@ -315,7 +329,7 @@ std::optional<wire::HkvAnswer> HkvClient::TakeAnswer(std::string_view datagram) 
     unproven_ = status.ok() ? std::string(Name(answer->status)) : std::string(status.message());
     return std::nullopt;
   }
-  if (answer.has_value()) heard_ = true;
+  if (answer.has_value()) heard_ = spoke_ = true;
   return answer;
 }
 
@@ -340,10 +354,12 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
       ++counters_.unpaired;
     }
   }
+  const uint64_t given_up = counters_.gave_up;
   while (std::optional<Outcome> outcome = requests_.GiveUp(now_ns)) {
     ++counters_.gave_up;
     outcomes.push_back(*std::move(outcome));
   }
+  if (counters_.gave_up != given_up && !std::exchange(spoke_, false)) Reconnect();
   while (const std::optional<Draft> draft = requests_.Repeat(now_ns)) {
     ++counters_.sent_again;
     Send(draft->datagram);

@@ -119,6 +119,7 @@ class HkvClient {
   absl::Status Start();
   absl::Status ConnectSocket();
   void TryNextAddress();
+  void Reconnect();
   bool IsOfThisProcess() const;
   absl::Status BeOfThisProcess();
   bool LacksSession() const { return !without_session_ && requests_.session() == 0; }
@@ -133,6 +134,7 @@ class HkvClient {
   size_t address_ = 0;  // the one that fd_ is connected to
   size_t untried_ = 0;  // how many others may be tried for what waits
   bool heard_ = false;  // it has answered
+  bool spoke_ = false;  // so it has since a request was given up
   size_t outstanding_max_;
   std::optional<Credentials> credentials_;
   std::string unproven_{};    // the status of the last such answer

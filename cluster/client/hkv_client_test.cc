@@ -2,6 +2,7 @@
 #include "cluster/client/hkv_client.h"
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -15,6 +16,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cluster/client/testing/fake_server.h"
+#include "net/network_namespace.h"
 
 namespace hedgerow::client {
 namespace {
@@ -105,6 +107,34 @@ TEST_F(HkvClientTest, WritesWithoutASessionLeaveNoneBehind) {
   EXPECT_EQ(client_->Get("a", kTimeout).value(), "x");
   EXPECT_EQ(client_->session(), 0u);
   EXPECT_EQ(store_->sessions(), 0u);
+}
+
+TEST_F(HkvClientTest, ASourceAddressThatHasLeftTheHostIsReplaced) {
+  const absl::Status tried = net::RunInNewNetworkNamespace([&]() -> absl::Status {
+    const auto ip = [](const std::string& words) { return std::system(absl::StrCat("ip ", words).c_str()); };
+    EXPECT_EQ(ip("address add 10.9.9.2/32 dev lo"), 0);
+    EXPECT_EQ(ip("route replace local 127.0.0.1 dev lo src 10.9.9.2 table local"), 0);
+    Start();
+    client_->WriteWithoutSession();
+    EXPECT_EQ(client_->Put("a", "x", kTimeout), absl::OkStatus());
+    EXPECT_EQ(ip("address delete 10.9.9.2/32 dev lo"), 0);
+    EXPECT_EQ(ip("route delete local 127.0.0.1 dev lo table local"), 0);
+    EXPECT_EQ(client_->Put("a", "y", kTimeout), absl::OkStatus());
+    EXPECT_EQ(store_->Serve({.kind = wire::HkvKind::kGet, .key = "a"}).value, "y");
+    server_.reset();
+    return absl::OkStatus();
+  });
+  EXPECT_EQ(tried, absl::OkStatus()) << "needs root: sudo ./dev test";
+}
+
+TEST_F(HkvClientTest, AfterTwoRequestsWithoutAnyAnswerItAsksByAnotherSocket) {
+  std::atomic<uint16_t> unreachable = 0;
+  Start([&](const wire::HkvRequest&) { return FakeServer::Treatment{.lost = server_->client_port() == unreachable}; });
+  client_->WriteWithoutSession();
+  ASSERT_EQ(client_->Put("a", "x", kTimeout), absl::OkStatus());
+  unreachable = server_->client_port();
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(absl::IsDeadlineExceeded(client_->Put("a", "y", kShort)));
+  EXPECT_EQ(client_->Put("a", "y", kTimeout), absl::OkStatus());
 }
 
 // What `child` writes in a process that was forked off.

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "net/namespace_test.h"
+#include "net/netlink/netlink.h"
 #include "net/netlink/route.h"
 #include "net/unique_fd.h"
 
@@ -120,6 +121,18 @@ TEST_F(LinkTest, TakenNamesAreRefusedAndTheOwnerIsNamed) {
     ASSERT_THAT(CreateVethPair(ProxyPair()).status(), IsOk());
     EXPECT_THAT(CreateVethPair(ProxyPair()).status(),
                 FailsWith(absl::StatusCode::kAlreadyExists, "belongs to hedgerow instance 'default'"));
+  });
+}
+
+TEST_F(LinkTest, AKernelWithoutTheModuleIsNamed) {
+  InNamespace([] {
+    netlink::Request request(RTM_NEWLINK, NLM_F_CREATE | NLM_F_EXCL, ifinfomsg{});
+    request.PutString(IFLA_IFNAME, "x0");
+    const size_t info = request.Begin(IFLA_LINKINFO);
+    request.PutString(IFLA_INFO_KIND, "hr-none");
+    request.End(info);
+    const absl::Status made = netlink::Do(request, "make a link");
+    EXPECT_THAT(std::string(made.message()), testing::HasSubstr("lacks the module: restart the host"));
   });
 }
 

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 
 namespace hedgerow::net::netlink {
@@ -34,7 +35,15 @@ std::string Explanation(std::span<const uint8_t> payload, uint16_t flags) {
 
 absl::Status ToStatus(int error, absl::string_view what, absl::string_view explanation) {
   if (explanation.empty()) return absl::ErrnoToStatus(error, what);
-  return absl::ErrnoToStatus(error, absl::StrCat(what, ": ", explanation));
+  // Packages take the modules of a kernel along while it runs.
+  const bool lacks_module = absl::StrContains(explanation, "Unknown device type") ||
+                            absl::StrContains(explanation, "kind is unknown") ||
+                            absl::StrContains(explanation, "classifier not found");
+  return absl::ErrnoToStatus(
+      error, absl::StrCat(what, ": ", explanation,
+                          lacks_module ? " (the running kernel lacks the module: restart the host if its kernel was "
+                                         "upgraded or removed; else install the package with its modules)"
+                                       : ""));
 }
 
 // Splits a datagram into its messages, or a payload into its attributes. `length` is the header's member that says

@@ -78,6 +78,7 @@ void FakeServer::Run() {
     const ssize_t received = recvfrom(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&peer), &length);
     if (received < 0) continue;
     ++requests_;
+    client_port_ = peer.sin_port;
     const wire::HkvParse parsed = wire::ParseHkvRequest(std::string_view(bytes.data(), static_cast<size_t>(received)));
     if (!parsed.request.has_value() && !parsed.answer.has_value()) continue;
     Treatment treatment;

@@ -50,6 +50,8 @@ class FakeServer {
 
   const std::string& address() const { return address_; }
   uint64_t requests() const { return requests_; }
+  // The latest request's.
+  uint16_t client_port() const { return client_port_; }
 
  private:
   FakeServer(int fd, std::string address, std::shared_ptr<FakeStore> store, Faults faults);
@@ -61,6 +63,7 @@ class FakeServer {
   Faults faults_;
   std::atomic<bool> stopped_ = false;
   std::atomic<uint64_t> requests_ = 0;
+  std::atomic<uint16_t> client_port_ = 0;
   std::thread thread_;
 };
 
