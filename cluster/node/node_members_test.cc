@@ -210,7 +210,7 @@ TEST_P(NodeMembersTest, TheLeaderIsRemovedAndIsListenedToNoMore) {
   EXPECT_TRUE(WritesGoOn());
   const uint64_t leader = WaitForLeader();
   EXPECT_NE(leader, former);
-  EXPECT_EQ(StatusOf(leader).peers.size(), 1u) << "nobody speaks to it";
+  EXPECT_EQ(StatusOf(leader).peers.size(), 1) << "nobody speaks to it";
   // With its log and its old file, and not knowing that it has left.
   const uint64_t term = StatusOf(former).term.value();
   Stop(former);
@@ -218,7 +218,7 @@ TEST_P(NodeMembersTest, TheLeaderIsRemovedAndIsListenedToNoMore) {
   EXPECT_TRUE(WritesGoOn());
   std::this_thread::sleep_for(200ms);  // several election timeouts
   EXPECT_LE(StatusOf(former).term.value(), term) << "nobody would vote for it, so it raises no term";
-  EXPECT_EQ(StatusOf(WaitForLeader()).peers.size(), 1u);
+  EXPECT_EQ(StatusOf(WaitForLeader()).peers.size(), 1);
   EXPECT_EQ(wrong_, 0u);
 }
 
@@ -331,8 +331,8 @@ TEST_P(NodeMembersTest, WhatWouldLeaveNoMajorityThatAnswersIsRefused) {
   ASSERT_TRUE(WritesGoOn());
   const uint64_t down = WaitForLeader() % 3 + 1;
   ASSERT_TRUE(Eventually([&] {
-    for (const PeerStatus& peer : StatusOf(WaitForLeader()).peers) {
-      if (peer.id == raft::NodeId(down)) return peer.heard_ago_ns.has_value();
+    for (const v1::Peer& peer : StatusOf(WaitForLeader()).peers) {
+      if (peer.id() == down) return peer.heard_ago_ns() >= 0;
     }
     return false;
   })) << "a node that has started after the election is heard a moment later";
@@ -341,8 +341,8 @@ TEST_P(NodeMembersTest, WhatWouldLeaveNoMajorityThatAnswersIsRefused) {
   const uint64_t up = 6 - leader - down;
   ASSERT_TRUE(Eventually([&] {
     const NodeStatus status = StatusOf(leader);
-    for (const PeerStatus& peer : status.peers) {
-      if (peer.id == raft::NodeId(down)) return peer.heard_ago_ns.value_or(0) > 3 * status.election_timeout_ns;
+    for (const v1::Peer& peer : status.peers) {
+      if (peer.id() == down) return peer.heard_ago_ns() > static_cast<int64_t>(3 * status.election_timeout_ns);
     }
     return false;
   }));
@@ -362,8 +362,8 @@ TEST_P(NodeMembersTest, AMoveToWhereTheMemberDoesNotAnswerIsRefused) {
   ASSERT_TRUE(WritesGoOn());
   const uint64_t down = WaitForLeader() % 3 + 1;
   ASSERT_TRUE(Eventually([&] {
-    for (const PeerStatus& peer : StatusOf(WaitForLeader()).peers) {
-      if (peer.id == raft::NodeId(down)) return peer.heard_ago_ns.has_value();
+    for (const v1::Peer& peer : StatusOf(WaitForLeader()).peers) {
+      if (peer.id() == down) return peer.heard_ago_ns() >= 0;
     }
     return false;
   }));
@@ -400,15 +400,16 @@ TEST_P(NodeMembersTest, AMemberIsMovedOnceItWasStartedAtItsNewAddress) {
   const uint64_t other = 6 - down - moved;
   EXPECT_TRUE(Eventually([&] {
     const NodeStatus status = StatusOf(other);
-    for (const PeerStatus& peer : status.peers) {
-      if (peer.id == raft::NodeId(moved)) return peer.address == before && peer.answers_at == addresses_.at(moved).peer;
+    for (const v1::Peer& peer : status.peers) {
+      if (peer.id() == moved)
+        return peer.address() == before.ToString() && peer.answers_at() == addresses_.at(moved).peer.ToString();
     }
     return false;
   }));
   ASSERT_TRUE(Change({{.kind = Kind::kMove, .node = raft::NodeId(moved), .address = now}}));
   EXPECT_TRUE(Eventually([&] {
-    for (const PeerStatus& peer : StatusOf(other).peers) {
-      if (peer.id == raft::NodeId(moved)) return peer.address.ToString() == now && !peer.answers_at.has_value();
+    for (const v1::Peer& peer : StatusOf(other).peers) {
+      if (peer.id() == moved) return peer.address() == now && peer.answers_at().empty();
     }
     return false;
   }));

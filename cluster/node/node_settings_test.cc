@@ -151,9 +151,9 @@ class OtherDurabilityTest : public NodeTest {
     return config;
   }
   bool Names(uint64_t node, uint64_t peer) {
-    for (const PeerStatus& other : StatusOf(node).peers) {
+    for (const v1::Peer& other : StatusOf(node).peers) {
       const std::string mode = std::string(Name(ConfigOf(peer).durability));
-      if (other.id.value() == peer) return absl::StrContains(other.incompatible, "has `durability: " + mode + "`, and");
+      if (other.id() == peer) return absl::StrContains(other.incompatible(), "has `durability: " + mode + "`, and");
     }
     return false;
   }

@@ -4,10 +4,10 @@
 // counters. Some parts add their own (AddTo). The counters' names are documented in docs/metrics.md.
 #include <algorithm>
 #include <bit>
-#include <cmath>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "cluster/node/host/node_memory.h"
 #include "cluster/node/node.h"
@@ -89,15 +89,7 @@ void AddStorage(NodeStatus& status, const storage::StorageStatistics& statistics
   status.counters.emplace_back("storage_bytes", statistics.bytes);
   status.counters.emplace_back("storage_queue_over_bound", statistics.queue_over_bound);
   status.counters.emplace_back("storage_full_disk_retries", statistics.full_disk_retries);
-  NodeHistogram sync{.name = "storage_sync"};
-  for (size_t i = 0; i < storage::StorageStatistics::kSyncBounds_seconds.size(); ++i) {
-    const double upper_ns = storage::StorageStatistics::kSyncBounds_seconds[i] * 1e9;
-    sync.buckets.push_back(
-        {.upper_ns = static_cast<uint64_t>(std::llround(upper_ns)), .count = statistics.sync_buckets[i]});
-  }
-  sync.above = statistics.sync_buckets.back();
-  sync.sum_ns = static_cast<uint64_t>(statistics.sync_seconds * 1e9);
-  status.histograms.push_back(std::move(sync));
+  statistics.syncs.AddTo(status.histograms, "storage_sync");
 }
 
 void AddMemory(const kv::StateMachine& state, v1::Memory& out) {
@@ -176,25 +168,25 @@ NodeStatus Node::StatusNow() {
   status.cluster_epoch = config_.cluster_epoch;
   status.recovery_nonce = config_.recovery_nonce;
   for (const PeerState& peer : peers_.states()) {
-    PeerStatus& reported = status.peers.emplace_back();
-    reported.id = peer.id;
-    reported.address = peer.address;
-    if (peer.answers_at.port != 0) reported.answers_at = peer.answers_at;
-    reported.incarnation = peers_.IncarnationOf(peer.id);
-    if (reported.incarnation != 0) reported.build = peer.build;
+    v1::Peer& reported = AddPeer(status, peer.id, peer.address);
+    if (peer.answers_at.port != 0) reported.set_answers_at(peer.answers_at.ToString());
+    if (const uint64_t incarnation = peers_.IncarnationOf(peer.id); incarnation != 0) {
+      reported.set_life(absl::StrFormat("%016x", incarnation));
+      reported.set_build(peer.build);
+    }
     const uint64_t heard_ns = std::max(peer.heard_ns, HeardByCore_ns(peer.id));
-    if (peer.IsExcluded(heard_ns, now_ns_)) reported.excluded_at = peer.excluded_at;
-    if (heard_ns != 0) reported.heard_ago_ns = now_ns_ - std::min(now_ns_, heard_ns);
-    reported.lost = peer.ReportsLost(now_ns_);
-    if (peer.IsIncompatible(now_ns_)) reported.incompatible = peer.incompatible;
+    if (peer.IsExcluded(heard_ns, now_ns_)) reported.set_excluded_at(peer.excluded_at.ToString());
+    if (heard_ns != 0) reported.set_heard_ago_ns(static_cast<int64_t>(now_ns_ - std::min(now_ns_, heard_ns)));
+    reported.set_lost(peer.ReportsLost(now_ns_));
+    if (peer.IsIncompatible(now_ns_)) reported.set_incompatible(peer.incompatible);
     if (peer.told_keys_ns != 0 && now_ns_ < peer.told_keys_ns + kKeysFresh_ns) {
-      reported.sealing_key = peer.sealing_key;
-      reported.other_key = peer.other_key;
+      reported.set_sealing_key(KeyIdText(peer.sealing_key));
+      reported.set_other_key(KeyIdText(peer.other_key));
     }
     if (peer.slot >= HR_RAFT_MAX_MEMBERS) continue;
     if (const uint64_t mean_ns = raft.detector().round_trip_ns(peer.slot); mean_ns != 0)
-      reported.round_trip_ns = mean_ns;
-    if (raft.role() == raft::Role::kLeader) reported.match = raft.progress()[peer.slot].match();
+      reported.set_round_trip_ns(static_cast<int64_t>(mean_ns));
+    if (raft.role() == raft::Role::kLeader) reported.set_match_index(raft.progress()[peer.slot].match().value());
   }
   AddMembersTo(status);
   AddSettingsTo(status);

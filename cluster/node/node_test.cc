@@ -75,8 +75,8 @@ TEST_P(NodeTest, WhicheverNodeIsAskedDoesIt) {
   EXPECT_EQ(Increment(leader % 3 + 1, session, 2), "2");
   EXPECT_EQ(Get(leader, 1), "2");
   EXPECT_EQ(Get(other, 2), "2") << "read index";
-  for (const PeerStatus& peer : StatusOf(leader).peers)
-    if (peer.incarnation != 0) EXPECT_EQ(peer.build, operate::kVersion);
+  for (const v1::Peer& peer : StatusOf(leader).peers)
+    if (!peer.life().empty()) EXPECT_EQ(peer.build(), operate::kVersion);
 }
 
 TEST_P(NodeTest, AWriteWithoutASessionIsDoneOnceWhereverItsCopiesGo) {
@@ -504,7 +504,7 @@ TEST_P(ClusterKeyTest, AnAdministratorHasTheMembersAskedForTheirKeys) {
   const auto have_told = [&] {
     const NodeStatus status = StatusOf(1);
     return std::all_of(status.peers.begin(), status.peers.end(),
-                       [](const PeerStatus& peer) { return peer.sealing_key != 0; });
+                       [](const v1::Peer& peer) { return !peer.sealing_key().empty(); });
   };
   EXPECT_FALSE(have_told());
   absl::SleepFor(absl::Milliseconds(700));

@@ -22,7 +22,6 @@
 #include "absl/synchronization/mutex.h"
 #include "cluster/kv/replica.h"
 #include "cluster/node/config/config.h"
-#include "cluster/node/status/durations.h"
 #include "cluster/node/identity/identity_keeper.h"
 #include "cluster/node/peers/peers.h"
 #include "cluster/node/status/status.h"
@@ -31,6 +30,7 @@
 #include "cluster/offload/neighbours.h"
 #include "cluster/offload/watch.h"
 #include "net/steady_wait.h"
+#include "operate/durations.h"
 
 namespace hedgerow::node {
 
@@ -88,7 +88,7 @@ class Offloads {
   std::unique_ptr<offload::BpfKernel> kernel_;
   std::unique_ptr<offload::KernelBridge> bridge_;
   uint64_t fence_begun_ns_ = 0;
-  Durations fences_;
+  operate::Durations fences_;
   std::optional<offload::Neighbours> neighbours_;
   std::unique_ptr<offload::Watch> watch_;
   std::string watch_why_not_ = "not started";

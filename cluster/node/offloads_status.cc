@@ -76,7 +76,7 @@ void Offloads::AddTo(NodeStatus& status) {
     for (const char* name : {"stall_hints", "late"})
       status.counters.emplace_back("kernel", watch_->clock().stall_hints, name);
   }
-  status.histograms.push_back(fences_.As("fence"));
+  fences_.AddTo(status.histograms, "fence");
   status.counters.emplace_back("kernel_detached", detached_.load(std::memory_order_relaxed));
   status.counters.emplace_back("kernel_pinned_again", pinned_again_.load(std::memory_order_relaxed));
   if (!found.pins_why_not.empty()) {

@@ -235,11 +235,7 @@ void LogStorage::Account(const std::vector<raft::Persist>& batch, uint64_t durat
   statistics.largest_batch = std::max<uint64_t>(statistics.largest_batch, batch.size());
 
   quick_syncs_.Took(duration_ns);
-  const double seconds = static_cast<double>(duration_ns) * 1e-9;
-  const auto& bounds = StorageStatistics::kSyncBounds_seconds;
-  const auto bucket = std::lower_bound(bounds.begin(), bounds.end(), seconds) - bounds.begin();
-  ++statistics.sync_buckets[static_cast<size_t>(bucket)];
-  statistics.sync_seconds += seconds;
+  statistics.syncs.Record(duration_ns);
   durable_sequence_ = batch.back().sequence;
   if (log_->wants_spare()) compactor_.PrepareSpare();
 }

@@ -5,7 +5,6 @@
 
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -14,6 +13,7 @@
 #include "cluster/raft/types.h"
 #include "cluster/storage/load_progress.h"
 #include "cluster/storage/watermark.h"
+#include "operate/durations.h"
 
 namespace hedgerow::storage {
 
@@ -64,10 +64,6 @@ struct StoredIdentity {
 };
 
 struct StorageStatistics {
-  // Upper bounds of the histogram's buckets in seconds; the last bucket, one more, is what took longer.
-  static constexpr std::array<double, 15> kSyncBounds_seconds = {
-      0.00001, 0.000025, 0.00005, 0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0};
-
   uint64_t writes = 0;        // Persists that are durable
   uint64_t batches = 0;       // what they were gathered in: one sync each
   uint64_t batches_here = 0;  // of them, committed on the owner's thread with sync
@@ -78,9 +74,7 @@ struct StorageStatistics {
   uint64_t new_starts = 0;
   uint64_t largest_batch = 0;  // Persists in one batch
 
-  // How long batches took, write and sync together. Not cumulative.
-  std::array<uint64_t, kSyncBounds_seconds.size() + 1> sync_buckets{};
-  double sync_seconds = 0;
+  operate::Durations syncs;  // how long batches took, write and sync together
 
   uint64_t queue_length = 0;  // Persists taken and not durable yet
   uint64_t queue_bytes = 0;

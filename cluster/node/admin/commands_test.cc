@@ -404,7 +404,7 @@ TEST_F(NodeCommandsTest, OnlyANodeThatReportsItselfLostComesBackAsAnother) {
 TEST_F(NodeCommandsTest, ANodeDoesNotComeBackUnderAMembersId) {
   Serve();
   NodeStatus status = FakeStatus();
-  status.peers[0].lost = true;
+  status.peers[0].set_lost(true);
   control_.Set(status);
   const Outcome refused = Node({"members", "rejoin", "2", "3", "--socket", socket_});
   EXPECT_EQ(refused.exit_code, kExitFailure);
@@ -415,7 +415,7 @@ TEST_F(NodeCommandsTest, ANodeDoesNotComeBackUnderAMembersId) {
 TEST_F(NodeCommandsTest, ALostNodeComesBackInTwoChangesAndNotTwice) {
   Serve();
   NodeStatus status = FakeStatus();
-  status.peers[0].lost = true;
+  status.peers[0].set_lost(true);
   control_.Set(status);
   const std::vector<std::string> words = {"members", "rejoin", "2", "7", "--socket", socket_};
   const Outcome done = Node(words);

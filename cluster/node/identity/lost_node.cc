@@ -216,12 +216,10 @@ absl::StatusOr<NodeStatus> LostNode::Status() {
   }
   const absl::MutexLock lock(&mutex_);
   for (const PeerState& peer : others_) {
-    PeerStatus& reported = status.peers.emplace_back();
-    reported.id = peer.id;
-    reported.address = peer.address;
-    reported.lost = peer.ReportsLost(now_ns);
+    v1::Peer& reported = AddPeer(status, peer.id, peer.address);
+    reported.set_lost(peer.ReportsLost(now_ns));
     const uint64_t heard_ns = std::max(peer.heard_ns, peer.lost_ns);
-    if (heard_ns != 0) reported.heard_ago_ns = now_ns - std::min(now_ns, heard_ns);
+    if (heard_ns != 0) reported.set_heard_ago_ns(static_cast<int64_t>(now_ns - std::min(now_ns, heard_ns)));
   }
   if (voters != 0) status.cluster_lost = WhyClusterLost(status, voters);
   return status;

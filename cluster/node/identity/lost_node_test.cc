@@ -39,14 +39,14 @@ TEST_P(EmptiedFolderTest, IsNotTakenForANewLog) {
   for (uint64_t seq = 1; seq <= 3; ++seq) EXPECT_EQ(Increment(leader, session, seq), std::to_string(seq));
   const uint64_t victim = leader % 3 + 1;
   const auto incarnation = [&] {
-    for (const PeerStatus& peer : StatusOf(leader).peers) {
-      if (peer.id.value() == victim) return peer.incarnation;
+    for (const v1::Peer& peer : StatusOf(leader).peers) {
+      if (peer.id() == victim) return peer.life();
     }
-    return uint64_t{0};
+    return std::string();
   };
   Stop(victim);
-  const uint64_t before = incarnation();
-  EXPECT_NE(before, 0u);
+  const std::string before = incarnation();
+  EXPECT_NE(before, "");
   MoveAway(victim);
 
   absl::Status ended;
@@ -216,8 +216,8 @@ TEST_P(LostNodeTest, SaysSoAndTellsTheOthersAndDoesNothing) {
   const uint64_t second = first % 3 + 1;
   lose(first);
   const auto reported_by = [&](uint64_t id, uint64_t of) {
-    for (const PeerStatus& peer : StatusOf(id).peers) {
-      if (peer.id.value() == of) return peer.lost;
+    for (const v1::Peer& peer : StatusOf(id).peers) {
+      if (peer.id() == of) return peer.lost();
     }
     return false;
   };
@@ -252,8 +252,8 @@ TEST_P(LostNodeTest, GoesByTheMembersOfItsLog) {
   LostNode node(ConfigOf(lost), "its memory is gone");
   const absl::StatusOr<NodeStatus> status = node.Status();
   ASSERT_TRUE(status.ok());
-  ASSERT_EQ(status->peers.size(), 1u);
-  EXPECT_EQ(status->peers[0].id, raft::NodeId(leader));
+  ASSERT_EQ(status->peers.size(), 1);
+  EXPECT_EQ(status->peers[0].id(), leader);
   EXPECT_THAT(status->cluster_lost, HasSubstr("of 2 nodes, 1 have lost what they promised (this one)"));
 }
 
@@ -269,8 +269,8 @@ TEST_P(LostNodeTest, InformsSendersWhereItsLogNamesNoMembers) {
   LostNode node(config, "its folder was emptied");
   std::thread thread([&node] { node.Run(); });
   EXPECT_TRUE(Eventually([&] {
-    for (const PeerStatus& peer : StatusOf(leader).peers) {
-      if (peer.id.value() == lost) return peer.lost;
+    for (const v1::Peer& peer : StatusOf(leader).peers) {
+      if (peer.id() == lost) return peer.lost();
     }
     return false;
   }));
@@ -340,13 +340,13 @@ TEST_P(LostNodeTest, TakesNoIdThatItsLogNames) {
 
 TEST(WhyClusterLostTest, CountsByMajority) {
   NodeStatus status;
-  for (const uint64_t id : {2, 3, 4}) status.peers.push_back({.id = raft::NodeId(id)});
+  for (const uint64_t id : {2, 3, 4}) AddPeer(status, raft::NodeId(id), {});
   EXPECT_EQ(WhyClusterLost(status, 4), "");
-  status.peers[0].lost = true;
+  status.peers[0].set_lost(true);
   EXPECT_EQ(WhyClusterLost(status, 4), "") << "three of four are left";
-  status.peers[1].lost = true;
+  status.peers[1].set_lost(true);
   EXPECT_NE(WhyClusterLost(status, 4), "") << "two of four are no majority";
-  status.peers[1].lost = false;
+  status.peers[1].set_lost(false);
   status.lost = "gone";
   EXPECT_NE(WhyClusterLost(status, 4), "");
 }
@@ -356,12 +356,12 @@ TEST(WhyClusterLostTest, LearnersAreNotCounted) {
   NodeStatus status;
   for (const uint64_t id : {1, 2, 3}) AddMember(status, id, "voter");
   for (const uint64_t id : {4, 5}) AddMember(status, id, "learner");
-  for (const uint64_t id : {2, 3, 4, 5}) status.peers.push_back({.id = raft::NodeId(id)});
-  status.peers[2].lost = status.peers[3].lost = true;
+  for (const uint64_t id : {2, 3, 4, 5}) AddPeer(status, raft::NodeId(id), {});
+  for (const int peer : {2, 3}) status.peers[peer].set_lost(true);
   EXPECT_EQ(WhyClusterLost(status, 3), "") << "all three voters are there";
-  status.peers[0].lost = true;
+  status.peers[0].set_lost(true);
   EXPECT_EQ(WhyClusterLost(status, 3), "") << "two of three";
-  status.peers[1].lost = true;
+  status.peers[1].set_lost(true);
   EXPECT_THAT(WhyClusterLost(status, 3), HasSubstr("of 3 nodes, 2 have lost what they promised (2, 3)"));
 }
 

@@ -290,8 +290,8 @@ TEST_P(RecoveryTest, ANodeOfTheClusterBeforeIsNotHeard) {
   EXPECT_EQ(before.cluster_epoch, 0u);
   EXPECT_FALSE(before.ready);
   EXPECT_FALSE(before.leader.IsSet());
-  for (const PeerStatus& peer : before.peers) EXPECT_EQ(peer.incarnation, 0u) << peer.id.value();
-  for (const PeerStatus& peer : StatusOf(1).peers) EXPECT_EQ(peer.incarnation != 0, peer.id.value() != 3);
+  for (const v1::Peer& peer : before.peers) EXPECT_EQ(peer.life(), "") << peer.id();
+  for (const v1::Peer& peer : StatusOf(1).peers) EXPECT_EQ(!peer.life().empty(), peer.id() != 3);
 }
 
 TEST_P(RecoveryTest, ASurvivorsLogIsAllThatTheNextClusterHas) {

@@ -232,9 +232,9 @@ TEST_P(SnapshotsTest, AnOfferIsJudgedAsAMembersDatagramIs) {
   const uint64_t member = leader % 3 + 1;
   const NodeStatus status = StatusOf(leader);
   const uint64_t possible = status.term.value() + 10;
-  const uint64_t known = std::find_if(status.peers.begin(), status.peers.end(), [member](const PeerStatus& peer) {
-                           return peer.id == raft::NodeId(member);
-                         })->incarnation;
+  const auto is_it = [member](const v1::Peer& peer) { return peer.id() == member; };
+  const std::string life = std::find_if(status.peers.begin(), status.peers.end(), is_it)->life();
+  const uint64_t known = std::stoull(life, nullptr, 16);
   EXPECT_THAT(said_to(member, known, UINT64_MAX, 1), testing::HasSubstr("elections cannot have reached that term"));
   EXPECT_THAT(said_to(member, known, UINT64_MAX, UINT64_MAX),
               testing::HasSubstr("elections cannot have reached that term"));

@@ -29,8 +29,8 @@ void ElectionSpans::Take(const raft::Outputs& outputs, uint64_t now_ns) {
 }
 
 void ElectionSpans::AddTo(NodeStatus& status) const {
-  status.histograms.push_back(pre_vote_.As("pre_vote_quorum"));
-  status.histograms.push_back(vote_.As("vote_quorum"));
+  pre_vote_.AddTo(status.histograms, "pre_vote_quorum");
+  vote_.AddTo(status.histograms, "vote_quorum");
 }
 
 }  // namespace hedgerow::node

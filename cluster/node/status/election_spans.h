@@ -8,9 +8,9 @@
 
 #include <cstdint>
 
-#include "cluster/node/status/durations.h"
 #include "cluster/node/status/status.h"
 #include "cluster/raft/outputs.h"
+#include "operate/durations.h"
 
 namespace hedgerow::node {
 
@@ -27,8 +27,8 @@ class ElectionSpans {
 
   uint64_t pre_vote_ns_ = 0;  // when the round under way began; 0: none is
   uint64_t vote_ns_ = 0;
-  Durations pre_vote_;
-  Durations vote_;
+  operate::Durations pre_vote_;
+  operate::Durations vote_;
 };
 
 }  // namespace hedgerow::node

@@ -29,19 +29,25 @@ raft::Outputs Becoming(raft::Role role, raft::Outputs outputs = {}) {
   return outputs;
 }
 
-NodeHistogram Of(const ElectionSpans& spans, const std::string& name) {
+v1::Histogram Of(const ElectionSpans& spans, const std::string& name) {
   NodeStatus status;
   spans.AddTo(status);
-  for (NodeHistogram& histogram : status.histograms) {
-    if (histogram.name == name) return histogram;
+  for (v1::Histogram& histogram : status.histograms) {
+    if (histogram.name() == name) return histogram;
   }
   ADD_FAILURE() << name;
   return {};
 }
 
-uint64_t CountOf(const NodeHistogram& histogram) {
-  return std::accumulate(histogram.buckets.begin(), histogram.buckets.end(), histogram.above,
-                         [](uint64_t sum, const NodeHistogram::Bucket& bucket) { return sum + bucket.count; });
+uint64_t CountOf(const v1::Histogram& histogram) {
+  return std::accumulate(histogram.buckets().begin(), histogram.buckets().end(), histogram.above(),
+                         [](uint64_t sum, const v1::Histogram::Bucket& bucket) { return sum + bucket.count(); });
+}
+
+v1::Histogram HistogramOf(const operate::Durations& durations) {
+  NodeStatus status;
+  durations.AddTo(status.histograms, "x");
+  return status.histograms[0];
 }
 
 TEST(ElectionSpans, BothRoundsOfAWonElectionAreMeasuredApart) {
@@ -52,9 +58,9 @@ TEST(ElectionSpans, BothRoundsOfAWonElectionAreMeasuredApart) {
   spans.Take(Asking(false), 1'300'000);
   spans.Take(Becoming(raft::Role::kLeader), 1'370'000);
   EXPECT_EQ(CountOf(Of(spans, "pre_vote_quorum")), 1u);
-  EXPECT_EQ(Of(spans, "pre_vote_quorum").sum_ns, 50'000u);
+  EXPECT_EQ(Of(spans, "pre_vote_quorum").sum_ns(), 50'000u);
   EXPECT_EQ(CountOf(Of(spans, "vote_quorum")), 1u);
-  EXPECT_EQ(Of(spans, "vote_quorum").sum_ns, 70'000u);
+  EXPECT_EQ(Of(spans, "vote_quorum").sum_ns(), 70'000u);
 }
 
 TEST(ElectionSpans, ALostRoundIsNotCountedAndTheNextOneIsMeasuredFromItsOwnBeginning) {
@@ -70,9 +76,9 @@ TEST(ElectionSpans, ALostRoundIsNotCountedAndTheNextOneIsMeasuredFromItsOwnBegin
   spans.Take(Asking(false), 9'040'000);
   spans.Take(Becoming(raft::Role::kLeader), 9'045'000);
   EXPECT_EQ(CountOf(Of(spans, "pre_vote_quorum")), 2u);
-  EXPECT_EQ(Of(spans, "pre_vote_quorum").sum_ns, 50'000u);
+  EXPECT_EQ(Of(spans, "pre_vote_quorum").sum_ns(), 50'000u);
   EXPECT_EQ(CountOf(Of(spans, "vote_quorum")), 1u);
-  EXPECT_EQ(Of(spans, "vote_quorum").sum_ns, 5'000u);
+  EXPECT_EQ(Of(spans, "vote_quorum").sum_ns(), 5'000u);
 }
 
 TEST(ElectionSpans, ATransferHasNoPreVote) {
@@ -81,7 +87,7 @@ TEST(ElectionSpans, ATransferHasNoPreVote) {
   spans.Take(Asking(false), 1'100'000);
   spans.Take(Becoming(raft::Role::kLeader), 1'150'000);
   EXPECT_EQ(CountOf(Of(spans, "pre_vote_quorum")), 0u);
-  EXPECT_EQ(Of(spans, "vote_quorum").sum_ns, 50'000u);
+  EXPECT_EQ(Of(spans, "vote_quorum").sum_ns(), 50'000u);
 }
 
 TEST(ElectionSpans, StepsWithoutVotesDoNotConcernThem) {
@@ -96,31 +102,32 @@ TEST(ElectionSpans, StepsWithoutVotesDoNotConcernThem) {
 TEST(Durations, EachLandsInTheBucketThatHoldsIt) {
   for (uint64_t value :
        {0ull, 1ull, 1'023ull, 1'024ull, 1'151ull, 1'152ull, 70'000ull, 200'000ull, 16'777'215ull, 17'179'869'183ull}) {
-    Durations durations;
+    operate::Durations durations;
     durations.Record(value);
-    const NodeHistogram histogram = durations.As("x");
+    const v1::Histogram histogram = HistogramOf(durations);
     uint64_t below_ns = 0;
-    for (const NodeHistogram::Bucket& bucket : histogram.buckets) {
-      ASSERT_GT(bucket.upper_ns, below_ns);
-      EXPECT_EQ(bucket.count, value <= bucket.upper_ns && (below_ns == 0 || value > below_ns) ? 1u : 0u) << value;
+    for (const v1::Histogram::Bucket& bucket : histogram.buckets()) {
+      ASSERT_GT(bucket.upper_ns(), below_ns);
+      EXPECT_EQ(bucket.count(), value <= bucket.upper_ns() && (below_ns == 0 || value > below_ns) ? 1u : 0u) << value;
       if (below_ns >= 1'023) {
-        EXPECT_LE(bucket.upper_ns - below_ns, (below_ns + 1) / 8) << value;
+        EXPECT_LE(bucket.upper_ns() - below_ns, (below_ns + 1) / 8) << value;
       }
-      below_ns = bucket.upper_ns;
+      below_ns = bucket.upper_ns();
     }
-    EXPECT_EQ(histogram.above, 0u);
-    EXPECT_EQ(histogram.sum_ns, value);
+    EXPECT_EQ(histogram.above(), 0u);
+    EXPECT_EQ(histogram.sum_ns(), value);
+    EXPECT_EQ(durations.samples(), 1u);
   }
-  Durations durations;
+  operate::Durations durations;
   durations.Record(17'179'869'184);
-  EXPECT_EQ(durations.As("x").above, 1u);
+  EXPECT_EQ(HistogramOf(durations).above(), 1u);
 }
 
 TEST(Durations, MetricsHaveFewerBoundsAndEverySample) {
-  Durations durations;
+  operate::Durations durations;
   for (uint64_t value = 900; value < 40'000'000'000; value += value / 3) durations.Record(value);
   NodeStatus status;
-  status.histograms.push_back(durations.As("x"));
+  durations.AddTo(status.histograms, "x");
   const uint64_t count = CountOf(status.histograms[0]);
   for (const prometheus::MetricFamily& family : BuildFamilies(status, {})) {
     if (family.name != "hedgerow_node_x_seconds") continue;
@@ -130,8 +137,8 @@ TEST(Durations, MetricsHaveFewerBoundsAndEverySample) {
     EXPECT_EQ(shown.bucket.back().cumulative_count, count);
     EXPECT_NEAR(shown.bucket[2].upper_bound, 2'047e-9, 1e-12);
     uint64_t up_to = 0;
-    for (const NodeHistogram::Bucket& bucket : status.histograms[0].buckets)
-      if (bucket.upper_ns <= 2'047) up_to += bucket.count;
+    for (const v1::Histogram::Bucket& bucket : status.histograms[0].buckets())
+      if (bucket.upper_ns() <= 2'047) up_to += bucket.count();
     EXPECT_EQ(shown.bucket[2].cumulative_count, up_to);
     return;
   }

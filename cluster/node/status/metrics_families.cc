@@ -151,12 +151,16 @@ void Peers(const NodeStatus& status, Families& out) {
       Family("peer_round_trip_seconds", "Smoothed round trip; absent until measured.", MetricType::Gauge);
   MetricFamily match = Family("peer_match_index", "What the peer's log is known to hold; only while this node leads.",
                               MetricType::Gauge);
-  for (const PeerStatus& peer : status.peers) {
-    const Labels labels = {{"peer", Text(peer.id)}};
-    AddGauge(known, labels, peer.incarnation != 0 ? 1 : 0);
-    if (peer.heard_ago_ns.has_value()) AddGauge(heard, labels, Seconds(*peer.heard_ago_ns));
-    if (peer.round_trip_ns.has_value()) AddGauge(round_trip, labels, Seconds(*peer.round_trip_ns));
-    if (peer.match.has_value()) AddGauge(match, labels, static_cast<double>(peer.match->value()));
+  const auto follows = [&status](uint64_t id) {
+    const auto is_it = [id](const v1::Member& member) { return member.id() == id; };
+    return status.role == raft::Role::kLeader && std::any_of(status.members.begin(), status.members.end(), is_it);
+  };
+  for (const v1::Peer& peer : status.peers) {
+    const Labels labels = {{"peer", absl::StrCat(peer.id())}};
+    AddGauge(known, labels, peer.life().empty() ? 0 : 1);
+    if (peer.heard_ago_ns() >= 0) AddGauge(heard, labels, Seconds(static_cast<uint64_t>(peer.heard_ago_ns())));
+    if (peer.round_trip_ns() >= 0) AddGauge(round_trip, labels, Seconds(static_cast<uint64_t>(peer.round_trip_ns())));
+    if (follows(peer.id())) AddGauge(match, labels, static_cast<double>(peer.match_index()));
   }
   for (MetricFamily* family : {&known, &heard, &round_trip, &match}) {
     if (!family->metric.empty()) out.push_back(std::move(*family));
@@ -238,20 +242,21 @@ void Counters(const NodeStatus& status, Families& out) {
   for (auto& [name, family] : families) out.push_back(std::move(family));
 }
 
+// With each fourth bound, which is two for each power of two (operate::Durations).
 void Histograms(const NodeStatus& status, Families& out) {
-  for (const NodeHistogram& histogram : status.histograms) {
-    MetricFamily family = Family(absl::StrCat(histogram.name, "_seconds"),
-                                 absl::StrCat("How long ", histogram.name, " took."), MetricType::Histogram);
+  for (const v1::Histogram& histogram : status.histograms) {
+    MetricFamily family = Family(absl::StrCat(histogram.name(), "_seconds"),
+                                 absl::StrCat("How long ", histogram.name(), " took."), MetricType::Histogram);
     ClientMetric::Histogram sums;
     uint64_t cumulative = 0;
-    for (size_t i = 0; i < histogram.buckets.size(); ++i) {
-      cumulative += histogram.buckets[i].count;
-      if (i % histogram.metrics_every == 0) sums.bucket.push_back({cumulative, Seconds(histogram.buckets[i].upper_ns)});
+    for (int i = 0; i < histogram.buckets_size(); ++i) {
+      cumulative += histogram.buckets(i).count();
+      if (i % 4 == 0) sums.bucket.push_back({cumulative, Seconds(histogram.buckets(i).upper_ns())});
     }
-    cumulative += histogram.above;
+    cumulative += histogram.above();
     sums.bucket.push_back({cumulative, std::numeric_limits<double>::infinity()});
     sums.sample_count = cumulative;
-    sums.sample_sum = Seconds(histogram.sum_ns);
+    sums.sample_sum = Seconds(histogram.sum_ns());
     operate::AddHistogram(family, {}, std::move(sums));
     out.push_back(std::move(family));
   }

@@ -55,11 +55,11 @@ TEST(NodeMetrics, AScrapeShowsTheStatus) {
   EXPECT_EQ(samples["hedgerow_node_peer_dropped_total{reason=\"replayed\"}"], 5);
   EXPECT_EQ(samples["hedgerow_node_peer_dropped_total{reason=\"tag\"}"], 0);
   EXPECT_EQ(samples["hedgerow_node_peer_sent_total{peer=\"2\"}"], 77);
-  EXPECT_EQ(samples["hedgerow_node_storage_sync_seconds_bucket{le=\"0.001\"}"], 10);
-  EXPECT_EQ(samples["hedgerow_node_storage_sync_seconds_bucket{le=\"0.002\"}"], 15);
-  EXPECT_EQ(samples["hedgerow_node_storage_sync_seconds_bucket{le=\"+Inf\"}"], 16);
-  EXPECT_EQ(samples["hedgerow_node_storage_sync_seconds_count"], 16);
-  EXPECT_NEAR(samples["hedgerow_node_storage_sync_seconds_sum"], 0.03, 1e-12);
+  EXPECT_EQ(samples["hedgerow_node_storage_sync_seconds_bucket{le=\"0.001048575\"}"], 2);
+  EXPECT_EQ(samples["hedgerow_node_storage_sync_seconds_bucket{le=\"0.002097151\"}"], 3);
+  EXPECT_EQ(samples["hedgerow_node_storage_sync_seconds_bucket{le=\"+Inf\"}"], 4);
+  EXPECT_EQ(samples["hedgerow_node_storage_sync_seconds_count"], 4);
+  EXPECT_NEAR(samples["hedgerow_node_storage_sync_seconds_sum"], 20.004, 1e-9);
 }
 
 TEST(NodeMetrics, EveryScrapeAsksAnew) {
@@ -136,7 +136,7 @@ TEST(NodeMetrics, EveryFamilyHasAGoodNameAndIsDocumented) {
   docs << file.rdbuf();
   NodeStatus status = FakeStatus();
   status.counters.clear();
-  status.histograms.clear();
+  status.histograms.Clear();
   status.memcached.emplace();
   status.memory.set_limit_bytes(100);
   status.memory.set_resident_bytes(1);

@@ -23,10 +23,11 @@ bool Decides(const NodeStatus& status, raft::NodeId id) {
 std::string WhyNotCommitted(const NodeStatus& status) {
   if (status.disk_stalled_ns >= kStalledProblem_ns) return "this node's disk and those of others do not keep up";
   std::vector<std::string> behind;
-  for (const PeerStatus& peer : status.peers) {
-    const bool heard = peer.heard_ago_ns.has_value() && *peer.heard_ago_ns < kStalledProblem_ns;
-    if (!Decides(status, peer.id) || !heard || peer.match.value_or(raft::LogIndex()) >= status.last_index) continue;
-    behind.push_back(absl::StrCat("node ", peer.id.value()));
+  for (const v1::Peer& peer : status.peers) {
+    const bool heard = peer.heard_ago_ns() >= 0 && peer.heard_ago_ns() < static_cast<int64_t>(kStalledProblem_ns);
+    if (!Decides(status, raft::NodeId(peer.id())) || !heard || peer.match_index() >= status.last_index.value())
+      continue;
+    behind.push_back(absl::StrCat("node ", peer.id()));
   }
   if (behind.empty()) return "too few members answer";
   return absl::StrCat(

@@ -28,8 +28,9 @@ NodeStatus LeaderOfThree() {
   status.commit = raft::LogIndex(12);
   for (const uint64_t id : {1, 2, 3}) AddMember(status, id, "voter");
   for (const uint64_t id : {2, 3}) {
-    status.peers.push_back(
-        {.id = raft::NodeId(id), .heard_ago_ns = kSecond / 100, .match = raft::LogIndex(id == 2 ? 12 : 20)});
+    v1::Peer& peer = AddPeer(status, raft::NodeId(id), {});
+    peer.set_heard_ago_ns(kSecond / 100);
+    peer.set_match_index(id == 2 ? 12 : 20);
   }
   return status;
 }
@@ -77,12 +78,10 @@ class WhyNothingIsWritten : public testing::TestWithParam<Cause> {};
 
 TEST_P(WhyNothingIsWritten, IsAProblemWithAdvice) {
   NodeStatus status = FakeStatus();
-  status.peers.resize(1);
-  status.peers.push_back({.id = raft::NodeId(3),
-                          .address = *NetAddress::Parse("10.0.0.3:4802"),
-                          .incarnation = 3,
-                          .heard_ago_ns = kSecond / 1000,
-                          .match = raft::LogIndex(1043)});
+  v1::Peer& third = status.peers[1];
+  third.set_life("0000000000000003");
+  third.set_heard_ago_ns(kSecond / 1000);
+  third.set_match_index(1043);
   ASSERT_THAT(ToMessage(status, FakeFacts()).problems(), IsEmpty()) << "nothing is wrong yet";
   GetParam().happens(status);
   EXPECT_THAT(ToMessage(status, FakeFacts()).problems(),
@@ -104,32 +103,32 @@ const Cause kCauses[] = {
     {"the_disks_of_others_hang",
      [](NodeStatus& status) {
        status.commit_stalled_ns = kSecond;
-       status.peers[1].match = raft::LogIndex(1);
+       status.peers[1].set_match_index(1);
      },
      "node 2 and node 3 answer heartbeats and do not acknowledge", "a disk there is full or hangs"},
     {"the_network_drops_what_is_large",
      [](NodeStatus& status) {
        status.commit_stalled_ns = kSecond;
-       status.peers[1].match = raft::LogIndex(1);
+       status.peers[1].set_match_index(1);
      },
      "nothing has been committed for 1.00s", "the network drops larger datagrams"},
     {"the_others_answer_nothing",
      [](NodeStatus& status) {
        status.commit_stalled_ns = kSecond;
-       for (PeerStatus& peer : status.peers) peer.heard_ago_ns = 5 * kSecond;
+       for (v1::Peer& peer : status.peers) peer.set_heard_ago_ns(5 * kSecond);
      },
      "nothing has been committed", "too few members answer"},
     {"another_durability",
      [](NodeStatus& status) {
        NobodyLeads(status);
-       status.peers[0].incompatible =
-           "has `durability: memory`, and this node `durability: disk`: stop the node whose file is wrong, correct the key there, and start it";
+       status.peers[0].set_incompatible(
+           "has `durability: memory`, and this node `durability: disk`: stop the node whose file is wrong, correct the key there, and start it");
      },
      "`durability: memory`", "correct the key there"},
     {"another_key",
      [](NodeStatus& status) {
        NobodyLeads(status);
-       status.peers[0].heard_ago_ns.reset();
+       status.peers[0].set_heard_ago_ns(-1);
      },
      "nothing that can be believed has come from node 2", "the same cluster_id and cluster key"},
     {"it_is_lost", [](NodeStatus& status) { status.lost = "its folder was emptied: ..."; }, "LOST: its folder", ""},
@@ -139,7 +138,7 @@ const Cause kCauses[] = {
      [](NodeStatus& status) {
        NobodyLeads(status);
        status.members.Clear();
-       status.peers.clear();
+       status.peers.Clear();
        status.joins = true;
      },
      "has not been added", "members add"},

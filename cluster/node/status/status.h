@@ -26,24 +26,6 @@
 
 namespace hedgerow::node {
 
-struct PeerStatus {
-  raft::NodeId id{};
-  NetAddress address{};                     // by the configuration
-  std::optional<NetAddress> answers_at{};   // another one; nothing: it answers at `address`, or nowhere
-  std::optional<NetAddress> excluded_at{};  // it sends from here, and `peer_clients` does not list that
-  uint64_t incarnation = 0;                 // 0: not known yet, so nothing it says is believed
-  std::optional<uint64_t> heard_ago_ns{};   // since its last believed datagram; nothing: never heard
-  std::optional<uint64_t> round_trip_ns{};  // nothing: not measured yet
-  std::optional<raft::LogIndex> match{};    // what its log is known to hold; only while this node leads
-  std::string build{};                      // which it runs; empty: it has not told, or its incarnation is not known
-  bool lost = false;                        // it says that it has lost what it promised
-  std::string incompatible{};               // "has `durability: memory`, and ...": why nothing of it is believed
-  // Which cluster keys it has, as it told within the last seconds: which one it seals with, and another one; by KeyId,
-  // 0: none.
-  uint32_t sealing_key = 0;
-  uint32_t other_key = 0;
-};
-
 // Grows from the process's start. `name` is snake_case without unit prefix or "_total" ("hkv_requests"); where
 // one name counts several kinds of a thing, `reason` tells them apart ("peer_dropped", "replayed"), and `peer`
 // does for what is counted by peer. The same (name, reason, peer) twice is a mistake.
@@ -56,20 +38,6 @@ struct NodeCounter {
   std::string reason;
   raft::NodeId peer;
   std::string label = "reason";  // what `reason` is called
-};
-
-// How long something took, from the process's start on. Named like a
-// counter, without "_seconds" ("storage_sync").
-struct NodeHistogram {
-  struct Bucket {
-    uint64_t upper_ns = 0;  // its samples are at most this; ascending
-    uint64_t count = 0;     // in this bucket alone
-  };
-  std::string name{};
-  std::vector<Bucket> buckets{};
-  uint64_t above = 0;  // samples beyond the last bucket
-  uint64_t sum_ns = 0;
-  size_t metrics_every = 1;  // of the bounds, from the first on, so many make one of the metrics
 };
 
 // What is shown as it is found is the message's own part (cluster/api/node.proto).
@@ -107,10 +75,12 @@ struct NodeStatus {
   uint64_t failing_ns = 0;
   std::vector<std::string> full{};  // sentences: a limit of the cluster is reached, and writes are refused for it
 
-  std::vector<PeerStatus> peers{};  // the other members
+  List<v1::Peer> peers{};  // the other members
   List<v1::Offload> offloads{};
   std::vector<NodeCounter> counters{};
-  std::vector<NodeHistogram> histograms{};
+  // How long something took, from the process's start on, with all buckets. Named like a counter, without "_seconds"
+  // ("storage_sync").
+  List<v1::Histogram> histograms{};
   List<v1::Incident> incidents{};  // the latest, newest first
   v1::Snapshots snapshots{};
   std::string snapshot_problem{};           // a sentence; empty: nothing is wrong
@@ -145,6 +115,16 @@ struct NodeStatus {
   std::vector<std::string> not_served{};  // sentences: pages and sockets for operators that this node serves without
   std::string removed{};  // a sentence: this node is no member any more; empty: it is, or it has never been one
 };
+
+// Another member, of which nothing is known yet but its address by the configuration.
+inline v1::Peer& AddPeer(NodeStatus& status, raft::NodeId id, const NetAddress& address) {
+  v1::Peer& peer = *status.peers.Add();
+  peer.set_id(id.value());
+  peer.set_address(address.ToString());
+  peer.set_heard_ago_ns(-1);
+  peer.set_round_trip_ns(-1);
+  return peer;
+}
 
 // Counters of one name, by reason.
 inline void AddCounts(NodeStatus& status, const std::string& name,

@@ -33,22 +33,22 @@ std::string CounterKey(const NodeCounter& counter) {
   return key;
 }
 
-std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
-  const std::string name = absl::StrCat("node ", peer.id.value(), " (", peer.address.ToString(), ")");
-  if (peer.lost) {
+std::string PeerProblem(const NodeStatus& status, const v1::Peer& peer) {
+  const std::string name = absl::StrCat("node ", peer.id(), " (", peer.address(), ")");
+  if (peer.lost()) {
     return absl::StrCat(name,
                         " is LOST: what it promised is gone, and it takes part in nothing. Its own status says why, "
                         "and what to do");
   }
   if (!status.lost.empty() || !status.removed.empty()) return "";
-  if (!peer.incompatible.empty())
-    return absl::StrCat("nothing that ", name, " sends is believed: it ", peer.incompatible);
-  if (peer.excluded_at.has_value())
+  if (!peer.incompatible().empty())
+    return absl::StrCat("nothing that ", name, " sends is believed: it ", peer.incompatible());
+  if (!peer.excluded_at().empty())
     return absl::StrCat(
-        name, " sends from ", peer.excluded_at->ToString(),
+        name, " sends from ", peer.excluded_at(),
         ", and this node's `peer_clients` does not list that address: nothing of it is heard. If it is that node's own, list it, or let "
         "the node send from a listed one");
-  if (!peer.heard_ago_ns.has_value()) {
+  if (peer.heard_ago_ns() < 0) {
     if (status.uptime_ns < kGreetingTimeout_ns) return "";
     return absl::StrCat(
         "nothing that can be believed has come from ", name,
@@ -59,22 +59,21 @@ std::string PeerProblem(const NodeStatus& status, const PeerStatus& peer) {
               "not of it"
             : " This cluster was recovered: its `status` must show the same line `epoch`");
   }
-  if (peer.answers_at.has_value()) {
-    const std::string where = peer.answers_at->ToString();
-    return absl::StrCat(name, " answers at ", where, " instead: `members move ", peer.id.value(), " ", where,
+  if (const std::string& where = peer.answers_at(); !where.empty()) {
+    return absl::StrCat(name, " answers at ", where, " instead: `members move ", peer.id(), " ", where,
                         "` at the leader, or start it at the address that the others know");
   }
   // Followers have nothing to say to each other.
   if (status.role != raft::Role::kLeader) return "";
-  if (*peer.heard_ago_ns <= std::max(kSilenceMin_ns, status.election_timeout_ns)) return "";
-  return absl::StrCat(name, " is silent for ", config::RoundedDurationNs(static_cast<int64_t>(*peer.heard_ago_ns)));
+  if (peer.heard_ago_ns() <= static_cast<int64_t>(std::max(kSilenceMin_ns, status.election_timeout_ns))) return "";
+  return absl::StrCat(name, " is silent for ", config::RoundedDurationNs(peer.heard_ago_ns()));
 }
 
 // A cluster is mixed while it is upgraded. Empty: all that have told run the same build.
 std::string BuildsNote(const NodeStatus& status) {
   std::map<std::string, std::vector<uint64_t>> nodes = {{operate::kVersion, {status.node.value()}}};
-  for (const PeerStatus& peer : status.peers)
-    if (!peer.build.empty()) nodes[peer.build].push_back(peer.id.value());
+  for (const v1::Peer& peer : status.peers)
+    if (!peer.build().empty()) nodes[peer.build()].push_back(peer.id());
   if (nodes.size() == 1) return "";
   return absl::StrCat("the nodes run different builds: ",
                       absl::StrJoin(nodes, ", ", [](std::string* out, const auto& build) {
@@ -111,8 +110,8 @@ std::string WhyClusterLost(const NodeStatus& status, size_t members) {
   };
   std::vector<std::string> lost;
   if (!status.lost.empty() && decides(status.node)) lost.push_back("this one");
-  for (const PeerStatus& peer : status.peers) {
-    if (peer.lost && decides(peer.id)) lost.push_back(absl::StrCat(peer.id.value()));
+  for (const v1::Peer& peer : status.peers) {
+    if (peer.lost() && decides(raft::NodeId(peer.id()))) lost.push_back(absl::StrCat(peer.id()));
   }
   if (lost.empty() || 2 * (members - std::min(members, lost.size())) > members) return "";
   return absl::StrCat("of ", members, " nodes, ", lost.size(), " have lost what they promised (",
@@ -165,18 +164,8 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   out.set_metrics(status.metrics);
   out.set_pid(getpid());
   out.set_uptime_ns(static_cast<int64_t>(status.uptime_ns));
-  for (const PeerStatus& peer : status.peers) {
-    v1::Peer& message = *out.add_peers();
-    message.set_id(peer.id.value());
-    message.set_address(peer.address.ToString());
-    if (peer.incarnation != 0) message.set_life(absl::StrFormat("%016x", peer.incarnation));
-    message.set_heard_ago_ns(peer.heard_ago_ns.has_value() ? static_cast<int64_t>(*peer.heard_ago_ns) : -1);
-    message.set_round_trip_ns(peer.round_trip_ns.has_value() ? static_cast<int64_t>(*peer.round_trip_ns) : -1);
-    message.set_match_index(peer.match.value_or(raft::LogIndex()).value());
-    message.set_build(peer.build);
-    message.set_lost(peer.lost);
-    message.set_sealing_key(KeyIdText(peer.sealing_key));
-    message.set_other_key(KeyIdText(peer.other_key));
+  *out.mutable_peers() = status.peers;
+  for (const v1::Peer& peer : status.peers) {
     if (const std::string problem = PeerProblem(status, peer); !problem.empty()) out.add_problems(problem);
   }
   *out.mutable_keys() = status.keys;
@@ -185,17 +174,11 @@ v1::NodeStatus ToMessage(const NodeStatus& status, const NodeFacts& facts) {
   out.set_committed_epoch(status.committed_epoch);
   out.set_joint(status.joint);
   *out.mutable_offloads() = status.offloads;
-  for (const NodeHistogram& histogram : status.histograms) {
-    v1::Histogram& message = *out.add_histograms();
-    message.set_name(histogram.name);
-    for (const NodeHistogram::Bucket& bucket : histogram.buckets) {
-      if (bucket.count == 0) continue;
-      v1::Histogram::Bucket& shown = *message.add_buckets();
-      shown.set_upper_ns(bucket.upper_ns);
-      shown.set_count(bucket.count);
-    }
-    message.set_above(histogram.above);
-    message.set_sum_ns(histogram.sum_ns);
+  *out.mutable_histograms() = status.histograms;
+  for (v1::Histogram& histogram : *out.mutable_histograms()) {
+    auto& buckets = *histogram.mutable_buckets();
+    const auto empty = [](const v1::Histogram::Bucket& bucket) { return bucket.count() == 0; };
+    buckets.erase(std::remove_if(buckets.begin(), buckets.end(), empty), buckets.end());
   }
   if (!status.snapshot_problem.empty()) out.add_problems(absl::StrCat("snapshots: ", status.snapshot_problem));
   *out.mutable_snapshots() = status.snapshots;

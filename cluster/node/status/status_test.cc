@@ -88,16 +88,16 @@ TEST(StatusMessage, APeerThatWasNeverBelievedIsAProblemOnceItHadTime) {
 
 TEST(StatusMessage, APeerThatIsNotCompatibleIsNamedWithTheReason) {
   NodeStatus status = FakeStatus();
-  status.peers.pop_back();
-  status.peers[0].incompatible = "has `durability: memory`";
+  status.peers.RemoveLast();
+  status.peers[0].set_incompatible("has `durability: memory`");
   EXPECT_THAT(Problems(status),
               ElementsAre("nothing that node 2 (10.0.0.2:4802) sends is believed: it has `durability: memory`"));
 }
 
 TEST(StatusMessage, ASilentPeerIsALeadersProblemOnly) {
   NodeStatus status = FakeStatus();
-  status.peers.pop_back();
-  status.peers[0].heard_ago_ns = 1'500'000'000;
+  status.peers.RemoveLast();
+  status.peers[0].set_heard_ago_ns(1'500'000'000);
   EXPECT_THAT(Problems(status), ElementsAre("node 2 (10.0.0.2:4802) is silent for 1.50s"));
   status.role = raft::Role::kFollower;
   EXPECT_THAT(Problems(status), IsEmpty()) << "followers have nothing to say to each other";
@@ -105,8 +105,8 @@ TEST(StatusMessage, ASilentPeerIsALeadersProblemOnly) {
 
 TEST(StatusMessage, AMemberThatAnswersElsewhereIsToBeMoved) {
   NodeStatus status = FakeStatus();
-  status.peers.pop_back();
-  status.peers[0].answers_at = NetAddress::Parse("10.0.0.9:4802").value();
+  status.peers.RemoveLast();
+  status.peers[0].set_answers_at("10.0.0.9:4802");
   EXPECT_THAT(Problems(status),
               ElementsAre("node 2 (10.0.0.2:4802) answers at 10.0.0.9:4802 instead: `members move 2 10.0.0.9:4802` at "
                           "the leader, or start it at the address that the others know"));
@@ -114,9 +114,9 @@ TEST(StatusMessage, AMemberThatAnswersElsewhereIsToBeMoved) {
 
 TEST(StatusMessage, AMemberThatPeerClientsShutsOutIsNamedWithItsSource) {
   NodeStatus status = FakeStatus();
-  status.peers.pop_back();
-  status.peers[0].heard_ago_ns.reset();
-  status.peers[0].excluded_at = NetAddress::Parse("10.0.0.9:4802").value();
+  status.peers.RemoveLast();
+  status.peers[0].set_heard_ago_ns(-1);
+  status.peers[0].set_excluded_at("10.0.0.9:4802");
   EXPECT_THAT(
       Problems(status),
       ElementsAre(
@@ -126,7 +126,7 @@ TEST(StatusMessage, AMemberThatPeerClientsShutsOutIsNamedWithItsSource) {
 
 TEST(StatusMessage, StorageSaysWhatIsWrong) {
   NodeStatus status = FakeStatus();
-  status.peers.clear();
+  status.peers.Clear();
   status.storage = "no space left on device; writes wait";
   EXPECT_THAT(Problems(status), ElementsAre("storage: no space left on device; writes wait"));
 }
@@ -165,7 +165,7 @@ TEST(StatusText, OfALeader) {
 
 TEST(StatusMessage, AStateThatDiffersIsAProblem) {
   NodeStatus status = FakeStatus();
-  status.peers.clear();
+  status.peers.Clear();
   status.diverged = "after entry 5 the data of this node was not that of the leader";
   EXPECT_THAT(Problems(status),
               ElementsAre("DIVERGED: after entry 5 the data of this node was not that of the leader"));
@@ -177,17 +177,17 @@ TEST(StatusMessage, ANoteNamesTheBuildsOfAMixedCluster) {
     return std::vector<std::string>(message.notes().begin(), message.notes().end());
   };
   NodeStatus status = FakeStatus();
-  for (PeerStatus& peer : status.peers) peer.build = operate::kVersion;
+  for (v1::Peer& peer : status.peers) peer.set_build(operate::kVersion);
   EXPECT_THAT(notes(status), IsEmpty());
-  status.peers[1].build = "";
+  status.peers[1].set_build("");
   EXPECT_THAT(notes(status), IsEmpty()) << "it has not told";
-  status.peers[1].build = "9.9";
+  status.peers[1].set_build("9.9");
   EXPECT_THAT(notes(status), ElementsAre(HasSubstr(absl::StrCat(operate::kVersion, " (node 1, 2), 9.9 (node 3)"))));
 }
 
 TEST(StatusText, NotesAreNoProblems) {
   NodeStatus status = FakeStatus();
-  status.peers.clear();
+  status.peers.Clear();
   status.notes = {"sessions.max is 5, and the file of this node says 6"};
   const v1::NodeStatus message = ToMessage(status, FakeFacts());
   EXPECT_THAT(message.problems(), IsEmpty());
@@ -269,7 +269,7 @@ TEST(StatusText, SaysWhatMemcachedsClientsHave) {
 
 TEST(StatusText, OfAClusterOfOne) {
   NodeStatus status = FakeStatus();
-  status.peers.clear();
+  status.peers.Clear();
   EXPECT_THAT(StatusText(ToMessage(status, FakeFacts())), HasSubstr("this node is the whole cluster"));
 }
 

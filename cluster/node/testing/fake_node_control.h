@@ -15,6 +15,7 @@
 #include "cluster/node/config/setting_text.h"
 #include "cluster/node/status/status.h"
 #include "cluster/node/status/status_message.h"
+#include "operate/durations.h"
 
 namespace hedgerow::node {
 
@@ -48,20 +49,19 @@ inline NodeStatus FakeStatus() {
   status.sessions = 12;
   status.waiting = 3;
   status.uptime_ns = 3'720'000'000'000;
-  status.peers.push_back({.id = raft::NodeId(2),
-                          .address = *NetAddress::Parse("10.0.0.2:4802"),
-                          .incarnation = 0x0123456789abcdef,
-                          .heard_ago_ns = 3'100'000,
-                          .round_trip_ns = 210'000,
-                          .match = raft::LogIndex(1040),
-                          .build = "0.2.0"});
-  status.peers.push_back({.id = raft::NodeId(3), .address = *NetAddress::Parse("10.0.0.3:4802")});
+  v1::Peer& second = AddPeer(status, raft::NodeId(2), *NetAddress::Parse("10.0.0.2:4802"));
+  second.set_life("0123456789abcdef");
+  second.set_heard_ago_ns(3'100'000);
+  second.set_round_trip_ns(210'000);
+  second.set_match_index(1040);
+  second.set_build("0.2.0");
+  second.set_sealing_key("00c0ffee");
+  second.set_other_key("1f00ab2c");
+  AddPeer(status, raft::NodeId(3), *NetAddress::Parse("10.0.0.3:4802"));
   for (const uint64_t id : {1, 2, 3}) AddMember(status, id, "voter").set_address(absl::StrCat("10.0.0.", id, ":4802"));
   status.keys.set_cluster_seals("1f00ab2c");
   status.keys.set_cluster_other("00c0ffee");
   status.keys.set_announce_seals("5eed5eed");
-  status.peers[0].sealing_key = 0x00c0ffee;
-  status.peers[0].other_key = 0x1f00ab2c;
   status.settings_version = 1;
   for (const kv::SettingInfo& info : kv::AllSettings()) {
     v1::Setting& setting = *status.settings.Add();
@@ -75,8 +75,10 @@ inline NodeStatus FakeStatus() {
   status.counters.emplace_back("peer_dropped", 0, "tag");
   status.counters.emplace_back("peer_sent", 77, "", raft::NodeId(2));
   status.metrics = "127.0.0.1:9465";
-  status.histograms.push_back(
-      {.name = "storage_sync", .buckets = {{1'000'000, 10}, {2'000'000, 5}}, .above = 1, .sum_ns = 30'000'000});
+  operate::Durations syncs;
+  for (const uint64_t took_ns : {1'000'000, 1'000'000, 2'000'000}) syncs.Record(took_ns);
+  syncs.Record(20'000'000'000);
+  syncs.AddTo(status.histograms, "storage_sync");
   return status;
 }
 
