@@ -265,14 +265,15 @@ struct hr_service_policy {
   __u16 test_port_be;
   __u16 pad0;
   /*
-   * The places to which the host has no route, in the low HR_UNROUTED_PLACES, and with them, in the rest of the word,
-   * until when (CLOCK_MONOTONIC) that is known. The daemon renews it, so that its word about the routes does not
-   * outlive it.
+   * The places to which the host has no route, in the low HR_UNROUTED_PLACES, above them those that fail the service's
+   * check, and in the rest of the word until when (CLOCK_MONOTONIC) that is known. The daemon renews it, so that its
+   * word does not outlive it.
    */
   __u64 unrouted;
 };
 HR_STATIC_ASSERT(sizeof(struct hr_service_policy) == 64, "one cache line");
 #define HR_UNROUTED_PLACES 0xffull
+#define HR_FAILING_SHIFT 8
 HR_STATIC_ASSERT(HR_MAX_BACKENDS_PER_SERVICE <= 8, "their mask is a byte");
 
 /* An address in 32 bits, for struct hr_service_policy. */

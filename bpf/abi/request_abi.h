@@ -232,7 +232,7 @@ struct hr_flow {
     struct hr_asking asking; /* of HR_FLOW_CONNECTION, UDP */
     struct {                 /* the same, TCP */
       __u64 syn_ns;          /* when its SYN was sent that nothing has answered; HR_SYN_REFUSED; 0 = it was answered */
-      __u32 client;          /* of that SYN, index into `clients` */
+      __u32 client;          /* of that SYN, and of every HR_FLOW_REPLY: index into `clients` */
       __be32 syn_number;     /* its sequence number, which its answer names */
     };
   };

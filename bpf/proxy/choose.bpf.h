@@ -44,12 +44,17 @@ HR_INLINE int hr_has_shares(const struct hr_service_config *config) { return con
 /* A new request's key, no multiple of HR_EXPLORE_ONE_IN, and above it the place that its share leads to, + 1. */
 #define HR_SHARE_BITS 28
 
-/* The place of `open`, drained ones last, that a key's share leads to. A global function: its loop is verified once. */
+/*
+ * The place of `open`, drained ones last, that a key's share leads to; while a backend is pinned, that one. A global
+ * function: its loop is verified once.
+ */
 HR_GLOBAL __u32 hr_share_of(__u32 config_id, __u32 open, __u32 key) {
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
+  __u32 pinned = hr_pinned_place(HR_CONFIG_SERVICE(config_id), open);
 
   if (!config || !policy) return 0;
+  if (pinned != HR_NO_BACKEND) return pinned;
   return hr_share_place(config, hr_choice_narrow(open, ~READ_ONCE(policy->drained)), key & ((1u << HR_SHARE_BITS) - 1));
 }
 
@@ -80,6 +85,7 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   view->preferred = share ? explore_tick >> HR_SHARE_BITS : (__u32)READ_ONCE(policy->preferred);
   view->drained = READ_ONCE(policy->drained);
   view->shares = hr_has_shares(config);
+  view->failing = hr_failing(policy, now_ns);
   view->spent = !exclude && !hr_debt_is_open(service_id, client, HR_DEBT_FAILOVERS);
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE; i++) {
     __u32 backend_id = hr_backend_id(config, i);
@@ -104,6 +110,10 @@ HR_GLOBAL __u32 hr_choose_now(__u32 config_id, __u32 exclude, __u32 explore_tick
   view->retry_due |= view->impaired;
   /* Another one has not answered, or has refused: an impaired one may do better. */
   if (view->exclude) view->healthy |= view->impaired;
+  view->failing &= view->healthy;
+  view->healthy &= ~view->failing;
+  view->impaired |= view->failing;
+  if (view->exclude) view->retry_due |= view->failing; /* better than one that is down */
   for (__u32 i = 0; i < HR_MAX_BACKENDS_PER_SERVICE && (config_id & HR_OF_TCP); i++) {
     __u32 tcp_id = HR_TCP_STATE(hr_backend_id(config, i)), health;
     struct hr_backend_state *state;
@@ -307,7 +317,9 @@ HR_GLOBAL __u32 hr_cold_place(__u32 config_id, __u32 target, __u32 client, __u64
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_choice choice;
 
-  if (!config || !policy || hr_load_of(hr_backend_id(config, target), now_ns) < HR_LOAD_FULL) return target;
+  if (!config || !policy || hr_pinned_place(HR_CONFIG_SERVICE(config_id), 1u << target) == target ||
+      hr_load_of(hr_backend_id(config, target), now_ns) < HR_LOAD_FULL)
+    return target;
   choice = hr_unpack_choice(
       hr_choose_now(config_id, 1u << (target & (HR_MAX_BACKENDS_PER_SERVICE - 1)), HR_EXPLORE_NEVER, client, now_ns));
   /* Where all others are drained or impaired, the choice is one of those. */
@@ -335,6 +347,7 @@ HR_INLINE struct hr_choice hr_choose_first(__u32 config_id, const struct hr_serv
   target = hr_choice_target(leader, preferred, open, explore_tick) & (HR_MAX_BACKENDS_PER_SERVICE - 1);
   packed = HR_PACKED_CHOICE(target, HR_NO_BACKEND, target == leader ? HR_CHOSE_LEADER : HR_CHOSE_PREFERRED, 0);
 
+  drained |= hr_failing(policy, now_ns);
   if (hr_has_standby(config) && ((drained >> target & 1) || hr_health_by(config_id, hr_backend_id(config, target),
                                                                          client, now_ns) != HR_HEALTHY)) {
     packed = hr_choose_steered(config_id, target, explore_tick, client, now_ns);

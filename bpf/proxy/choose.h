@@ -68,6 +68,7 @@ struct hr_choice_view {
   __u8 retry_due;   /* of those down: may be probed again */
   __u8 exclude;     /* mask of places that were sent the request already; 0 = it is new */
   __u8 impaired;    /* fails at what others answer: the last of its like that is asked */
+  __u8 failing;     /* fails the service's check: impaired, if it is healthy */
   __u8 least_heard; /* 1 = answer_us are hr_choice_least_heard(): the choice explores */
   __u8 shares;      /* 1 = no place leads: what is sent again goes to the best */
   __u8 spent; /* 1 = no copy may leave around a suspect backend: too many that did were of no use (HR_DEBT_FAILOVERS) */

@@ -35,6 +35,13 @@ HR_INLINE __u32 hr_unrouted(const struct hr_service_policy *policy, __u64 now_ns
   return unrouted > now_ns ? unrouted & HR_UNROUTED_PLACES : 0;
 }
 
+/* A mask of the places that fail the service's check: they count as impaired. */
+HR_INLINE __u32 hr_failing(const struct hr_service_policy *policy, __u64 now_ns) {
+  __u64 failing = READ_ONCE(policy->unrouted);
+
+  return failing > now_ns ? failing >> HR_FAILING_SHIFT & HR_UNROUTED_PLACES : 0;
+}
+
 /* Is there a backend to hedge to? */
 HR_INLINE int hr_has_standby(const struct hr_service_config *config) {
   return (config->present & (config->present - 1)) != 0;

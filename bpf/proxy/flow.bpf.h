@@ -146,6 +146,7 @@ HR_INLINE void hr_flow_note(const struct hr_address *client, __u16 client_port_b
   struct hr_flow fresh = {.seen_ns = now_ns, .id = value, .way = HR_FLOW_WAY(what)};
   long failed;
 
+  if (kind == HR_FLOW_REPLY) fresh.client = client_index;
   hr_flow_key_of(&key, client, client_port_be, protocol, kind, id);
   known = hr_flow_look_up(&key, now_ns);
   if (known && event == HR_FLOW_OPENING && known->closing) {

@@ -15,6 +15,7 @@
  * vain as long, or the other backend's answer, if no other user or interface has used the service of late; where others
  * ask as well, they must miss the backend too. For a user has as many addresses as it likes, and so has a container.
  * - An ICMP "unreachable" is evidence like a silence of the same client: for all at once where that client is alone.
+ * So it is in services without requests (hr_note_undeliverable).
  *
  * Failover is not hedging: it costs no budget and is bounded in time. Called by the splitter, the clock and the reply
  * program.
@@ -70,17 +71,6 @@ HR_INLINE void hr_suspect(struct hr_backend_state *state, struct hr_stats *servi
   if (__sync_val_compare_and_swap(&state->health, health, health == HR_HEALTHY ? HR_SUSPECT : HR_DOWN) != health)
     return;
   hr_count(service_stats, HR_SUSPECTED);
-}
-
-/*
- * The network cannot deliver to a backend of a service without requests and replies. Nothing can be asked for again
- * there, so the backend is down at once, for all clients.
- */
-HR_INLINE void hr_note_down(struct hr_backend_state *state, struct hr_stats *service_stats, __u64 now_ns) {
-  state->health_since_ns = now_ns;
-  WRITE_ONCE(state->wait_since, 0); /* it rests on no client's silence */
-  WRITE_ONCE(state->attested_since, 0);
-  if (__sync_lock_test_and_set(&state->health, HR_DOWN) == HR_HEALTHY) hr_count(service_stats, HR_SUSPECTED);
 }
 
 /* The client's own wait, the first or the second of this silence; 0: it does not wait. */
@@ -214,6 +204,30 @@ HR_GLOBAL int hr_prove(__u32 backend_id, __u64 proved, __u32 alone) {
           ? alone && !hr_second_wait(wait, second)
           : hr_has_one_witness(wait, second) || (HR_WAIT_CLIENT(second) == client && proved < second))
     WRITE_ONCE(state->attested_since, proved);
+  return 0;
+}
+
+/*
+ * The network cannot deliver this client's datagram to a backend of a service without requests and replies. Nothing can
+ * be asked for again there, so the backend is down to it at once, and to all clients once a second witness hears the
+ * same, or where there is none. A global function: rare.
+ */
+HR_GLOBAL int hr_note_undeliverable(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
+  struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
+  struct hr_service_config *config = hr_config_of(config_id);
+
+  if (!state || !config) return 0;
+  hr_prove(backend_id,
+           HR_WAIT(now_ns - hr_silence_limit_ns(config, backend_id) - config->election_timeout_ns - HR_WAIT_MASK - 1,
+                   client),
+           hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns));
+  if (state->health == HR_HEALTHY && !hr_attested(READ_ONCE(state->wait_since), READ_ONCE(state->attested_since)))
+    return 0;
+  state->health_since_ns = now_ns;
+  WRITE_ONCE(state->wait_since, 0); /* it rests on no client's silence */
+  WRITE_ONCE(state->attested_since, 0);
+  if (__sync_lock_test_and_set(&state->health, HR_DOWN) == HR_HEALTHY)
+    hr_count(hr_stats_of(HR_CONFIG_SERVICE(config_id)), HR_SUSPECTED);
   return 0;
 }
 

@@ -377,9 +377,10 @@ HR_INLINE int hr_consumes_opening(struct __sk_buff *skb, struct hr_packet *packe
  */
 HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
+  __u32 client = reply->flow ? reply->flow->client & (HR_CLIENTS - 1) : HR_NO_CLIENT;
 
-  hr_note_down(reply->backend_state, reply->service_stats, reply->now_ns);
-  return hr_has_another(reply, reply->config_id, HR_NO_CLIENT) ? hr_consumed_refusal(reply) : answer;
+  if (reply->flow) hr_note_undeliverable(reply->config_id, reply->backend_id, client, reply->now_ns);
+  return hr_has_another(reply, reply->config_id, client) ? hr_consumed_refusal(reply) : answer;
 }
 
 /*

@@ -16,7 +16,7 @@
 
 HR_INLINE struct hr_client *hr_client_at(__u32 client) { return bpf_map_lookup_elem(&clients, &client); }
 
-enum hr_sender { HR_SENDER_USER = 1, HR_SENDER_KERNEL = 2, HR_SENDER_INTERFACE = 3 };
+enum hr_sender { HR_SENDER_USER = 1, HR_SENDER_KERNEL = 2, HR_SENDER_INTERFACE = 3 }; /* a witness' low bits */
 
 HR_INLINE __u64 hr_mix_client(__u64 hash, __u64 value) {
   hash = (hash ^ value) * 0xbf58476d1ce4e5b9ull; /* as hr_key_hash() */
@@ -46,7 +46,7 @@ HR_GLOBAL __u32 hr_client_of(struct __sk_buff *skb, struct hr_packet *packet, __
     if (socket && bpf_sk_fullsock(socket)) sender = HR_SENDER_USER | (__u64)bpf_get_socket_uid(skb) << 2;
   }
   hash = hr_mix_client(load_config.hash_seed, sender);
-  witness = (__u32)(hash >> 32) | 1; /* 0 is none */
+  witness = ((__u32)(hash >> 32) & ~3u) | (sender & 3); /* 0 is none */
   hash = hr_mix_client(hash ^ service_id, source) * 0x94d049bb133111ebull;
   index = hash >> (64 - HR_CLIENT_BITS); /* a product's high bits depend on all of its factor */
   client = hr_client_at(index);

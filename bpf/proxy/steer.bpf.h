@@ -19,12 +19,24 @@ HR_INLINE __u8 hr_leader_of(__u32 service_id) {
   return leader ? leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1) : 0;
 }
 
+/* The place that an administrator has chosen, if it is one of `open`; else HR_NO_BACKEND. A global function: for
+ * frames. */
+HR_GLOBAL __u32 hr_pinned_place(__u32 service_id, __u32 open) {
+  struct hr_leader *leader = bpf_map_lookup_elem(&leaders, &service_id);
+  __u32 place;
+
+  if (!leader || !leader->view.pinned) return HR_NO_BACKEND;
+  place = leader->view.leader & (HR_MAX_BACKENDS_PER_SERVICE - 1);
+  return open >> place & 1 ? place : HR_NO_BACKEND;
+}
+
 /*
  * ---- The budget: a token bucket, earned per request, paid per hedge ----------------------------------------------
  *
  * Any client may use the bucket's upper half. Of the lower half each may use what its own requests have earned, and a
  * sixteenth of the bucket beyond that: also where others have emptied it, down to half a bucket below zero. Else one
- * that spends each token as it comes would leave others none.
+ * that spends each token as it comes would leave others none. What is forwarded goes below zero by what it has earned
+ * alone: a container has as many sources as its network.
  */
 
 #define HR_MICROS_PER_HEDGE 1000000
@@ -60,6 +72,8 @@ HR_GLOBAL int hr_budget_pay(__u32 config_id, __u32 client_index) {
   most = (__s64)config->budget_burst * HR_MICROS_PER_HEDGE;
   own = READ_ONCE(client->budget_micros) >= HR_MICROS_PER_HEDGE - most / HR_BUDGET_CREDIT_PARTS;
   if (READ_ONCE(state->budget_micros) < most / 2 && !own) return 0;
+  if ((READ_ONCE(client->witness) & 3) == HR_SENDER_INTERFACE)
+    own = READ_ONCE(client->budget_micros) >= HR_MICROS_PER_HEDGE;
   left = __sync_fetch_and_add(&state->budget_micros, -HR_MICROS_PER_HEDGE);
   if (left < HR_MICROS_PER_HEDGE &&
       (!own || !config->budget_ppm || left <= -most / 2 || hr_is_alone(HR_CONFIG_SERVICE(config_id), hr_now_ns()))) {

@@ -159,6 +159,69 @@ TEST_F(SharesTest, WithEachAFullBackendIsPassedBy) {
   EXPECT_EQ(Counts(Ask(60)).count(kA4), 0u);
 }
 
+TEST_F(SharesTest, APinnedBackendGetsEveryRequestUntilItIsDownAndThenTheOthersTheirShares) {
+  for (const hr_spread how : {HR_SPREAD_EACH, HR_SPREAD_SOURCE}) {
+    Share(how, {1, 1, 0});
+    ASSERT_TRUE(plane().policy().PinLeader("raw4", "c").ok());
+    BackendTuning(kRaw4C).slow_at = 1000;
+    BackendLoad(kRaw4C).reported = 2 * HR_LOAD_FULL;
+    BackendLoad(kRaw4C).reported_ns = NowNs();
+    EXPECT_EQ(Counts(Ask(60)), (std::map<std::string, int>{{kC4, 60}})) << how << ": without a share, and busy";
+    MakeDown(kRaw4C);
+    BackendState(kRaw4C).probe_counter = 1;
+    const auto others = Counts(Ask(60));
+    EXPECT_EQ(others.count(kC4), 0u) << how;
+    EXPECT_EQ(others.size(), 2u) << how;
+    BackendState(kRaw4C).health = HR_HEALTHY;
+    BackendLoad(kRaw4C).reported = 0;
+    ASSERT_TRUE(plane().policy().UnpinLeader("raw4").ok());
+    EXPECT_EQ(Counts(Ask(60)).count(kC4), 0u) << how << ": it has no share";
+  }
+}
+
+TEST_F(PolicyTest, APinEndsThePreferenceForAFasterBackend) {
+  ServiceConfig(kRaw4Service).spreads = HR_SPREAD_FASTEST;
+  ASSERT_TRUE(plane().policy().SetPreferred("raw4", 1).ok());
+  ASSERT_TRUE(plane().policy().PinLeader("raw4", "c").ok());
+  for (uint8_t id = 1; id <= 5; ++id) {
+    AskRaw(id);
+    EXPECT_EQ(to_, kC4);
+  }
+}
+
+// ---- The check
+// -----------------------------------------------------------------------------------------------------
+
+TEST_F(PolicyTest, ABackendThatFailsItsCheckIsTheLastThatIsAskedUntilTheDaemonsWordIsOver) {
+  const auto fails = [&](std::vector<size_t> backends, uint64_t until_ns) {
+    ASSERT_TRUE(plane().policy().SetFailing("raw4", backends, until_ns).ok());
+  };
+  BackendState(kRaw4A).probe_counter = 1;  // so many after a probe
+  const uint64_t later_ns = NowNs() + 3000 * kMillisecond;
+  fails({0}, later_ns);
+  const uint32_t request = AskRaw(1);
+  const std::string first = to_;
+  EXPECT_NE(first, kA4);
+  EXPECT_EQ(plane().reader().Read(false)->services[kRaw4Service].backends[0].health, HR_IMPAIRED);
+  FireNow(request);
+  EXPECT_EQ(Read(Clones(HR_MARK_HEDGE, 1)[0].packet).destination, first == kB4 ? kC4 : kB4);
+  // With what the host has no route to: both words stand.
+  ASSERT_TRUE(plane().policy().SetUnrouted("raw4", {1}, later_ns).ok());
+  AskRaw(2);
+  EXPECT_EQ(to_, kC4);
+  ASSERT_TRUE(plane().policy().SetUnrouted("raw4", {}, later_ns).ok());
+  AskRaw(3);
+  EXPECT_NE(to_, kA4);
+  fails({0, 1, 2}, later_ns);
+  AskRaw(4);
+  EXPECT_EQ(to_, kA4) << "none is better";
+  fails({0}, NowNs());
+  AskRaw(5);
+  EXPECT_EQ(to_, kA4) << "the daemon is away";
+  fails({}, later_ns);
+  EXPECT_EQ(plane().reader().Read(false)->services[kRaw4Service].backends[0].health, HR_HEALTHY);
+}
+
 // ---- The delay
 // -----------------------------------------------------------------------------------------------------
 

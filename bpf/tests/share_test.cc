@@ -231,21 +231,35 @@ TEST_F(ShareTest, AClientThatUsedUpItsHedgesLeavesOthersTheirs) {
   for (uint16_t id = 1; id <= 4; ++id) EXPECT_THAT(FireNow(Find(other, id)), Contains(Pair("dns4.hedges", 1))) << id;
 }
 
-TEST_F(ShareTest, WhereOthersHaveEmptiedTheBucketAClientHasWhatItHasEarnedAndItsCredit) {
+TEST_F(ShareTest, WhereOthersHaveEmptiedTheBucketAUserHasWhatItHasEarnedAndItsCredit) {
   ServiceConfig(kDns4Service).budget_burst = 32;  // a client's credit is 2
   ServiceConfig(kDns4Service).budget_ppm = 50'000;
   ServiceConfig(kDns4Service).deadline_ns = 100 * kSecond;
   ServicePolicy(kDns4Service).delay_ns = 50 * kSecond;
-  ASSERT_EQ(WhyForwarded(kClient4, 1), "");
-  const std::string other = Stranger(kClient4);
-  for (uint16_t id = 1; id <= 4; ++id) ASSERT_EQ(WhyForwarded(other, id), "");
-  ServiceState(kDns4Service).budget_micros = 900'000;  // the other spends each token as it comes
+  for (uint16_t id = 1; id <= 4; ++id) ASSERT_EQ(WhyForwarded(kClient4, id), "");
   ServiceState(kDns4Service).mixed_ns = NowNs();
-  EXPECT_THAT(FireNow(Find(other, 1)), Contains(Pair("dns4.hedges", 1)));
-  EXPECT_THAT(FireNow(Find(other, 2)), Contains(Pair("dns4.hedges", 1)));
-  EXPECT_THAT(FireNow(Find(other, 3)), Contains(Pair("dns4:no_budget", 1))) << "its credit is used up";
   ServiceState(kDns4Service).budget_micros = -16'000'000;
   EXPECT_THAT(FireNow(Find(kClient4, 1)), Contains(Pair("dns4:no_budget", 1))) << "half a bucket below zero is the end";
+  ServiceState(kDns4Service).budget_micros = 900'000;  // another one spends each token as it comes
+  EXPECT_THAT(FireNow(Find(kClient4, 2)), Contains(Pair("dns4.hedges", 1)));
+  EXPECT_THAT(FireNow(Find(kClient4, 3)), Contains(Pair("dns4.hedges", 1)));
+  EXPECT_THAT(FireNow(Find(kClient4, 4)), Contains(Pair("dns4:no_budget", 1))) << "its credit is used up";
+}
+
+TEST_F(ShareTest, ManySourcesBehindAnInterfaceLeaveAUserItsCredit) {
+  ServiceConfig(kDns4Service).budget_burst = 32;  // a client's credit is 2
+  ServiceConfig(kDns4Service).budget_ppm = 50'000;
+  ServiceConfig(kDns4Service).deadline_ns = 100 * kSecond;
+  ServicePolicy(kDns4Service).delay_ns = 50 * kSecond;
+  const auto source = [](int i) { return "10.78.1." + std::to_string(i); };
+  Split(Ask(kClient4, kDns4, 1));
+  for (int i = 1; i <= 40; ++i) Split(Ask(source(i), kDns4, 1), {.ingress_ifindex = 77});
+  ServiceState(kDns4Service).budget_micros = 15'000'000;  // below half of the bucket
+  ServiceState(kDns4Service).mixed_ns = NowNs();
+  int hedges = 0;
+  for (int i = 1; i <= 40; ++i) hedges += static_cast<int>(FireNow(Find(source(i), 1)).contains("dns4.hedges"));
+  EXPECT_EQ(hedges, 15) << "and none below zero";
+  EXPECT_THAT(FireNow(Find(kClient4, 1)), Contains(Pair("dns4.hedges", 1)));
 }
 
 TEST_F(ShareTest, AClientThatIsAlwaysRefusedLeavesOthersTheirAttempts) {

@@ -90,6 +90,30 @@ TEST_F(OneWayTest, AnUnreachablePortMovesTheDatagramsAndTheClientHearsNothing) {
   }
 }
 
+// Another host guesses a client's port, and forges an error about its datagrams.
+TEST_F(OneWayTest, AnErrorMovesOtherClientsOnceASecondWitnessHearsIt) {
+  List(kRaw4Service, {"10.77.2.0/24"});
+  const auto other = [&] {
+    return Read(SplitOf("10.77.2.7", PacketBuilder("10.77.2.7", kRaw4).Udp(kClientPort, kRawPort, Text("line")).Build())
+                    .packet)
+        .destination;
+  };
+  SentTo();
+  EXPECT_EQ(other(), kA4);
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(Unreachable(kA4).verdict, kDropped);
+  EXPECT_NE(SentTo(), kA4) << "the client's own go elsewhere";
+  EXPECT_EQ(other(), kA4);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
+  Advance(9 * 40 * kSecond + kSecond);
+  other();
+  EXPECT_EQ(SentTo(), kA4) << "and come back";
+  Unreachable(kA4);
+  const Bytes quote = Layer3(PacketBuilder("10.77.2.7", kA4).Udp(kClientPort, kRawPort, Text("line")).Build());
+  Reply(PacketBuilder(kA4, "10.77.2.7").IcmpError(3, 3, quote).Build());
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_DOWN);
+  EXPECT_NE(other(), kA4);
+}
+
 TEST_F(OneWayTest, TheLastUnreachablePortReachesTheClient) {
   SentTo();
   for (const uint32_t backend : {kRaw4B, kRaw4C}) {
@@ -351,6 +375,21 @@ TEST_F(FlowTest, TheFormerBackendIsOutOfTheConversation) {
   EXPECT_EQ(Answer(to.c_str()).verdict, kRedirected);
   EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY) << "but it lives";
   EXPECT_EQ(SentTo(), to) << "and the flow stays where its state is by now";
+}
+
+TEST_F(FlowTest, AForgedErrorAboutOneClientMovesNoFlowOfAnother) {
+  List(kRaw4Service, {"10.77.2.0/24"});
+  const auto other = [&](uint16_t port) {
+    return Read(
+               SplitOf("10.77.2.7", PacketBuilder("10.77.2.7", kRaw4).Udp(port, kRawPort, Text("line")).Build()).packet)
+        .destination;
+  };
+  SentTo();
+  EXPECT_EQ(other(1000), kA4);
+  Unreachable(kA4);
+  EXPECT_NE(SentTo(), kA4);
+  EXPECT_EQ(other(1000), kA4);
+  EXPECT_EQ(other(2000), kA4) << "nor its new ones";
 }
 
 TEST_F(FlowTest, AFlowMovesFromABackendThatIsRemoved) {

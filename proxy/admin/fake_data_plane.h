@@ -143,6 +143,10 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
   absl::Status SetUnrouted(const std::string&, const std::vector<size_t>&, uint64_t) override {
     return absl::OkStatus();
   }
+  absl::Status SetFailing(const std::string& service, const std::vector<size_t>& backends, uint64_t) override {
+    failing[service] = backends;
+    return absl::OkStatus();
+  }
   absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port, uint64_t) override {
     hedge_tests.push_back({service, hr_test_client(&client), port});
     return absl::OkStatus();
@@ -176,7 +180,7 @@ class FakeDataPlane final : public LivePolicy, public DataPlaneReader {
   Snapshot snapshot;
   absl::Status read_error;
   int reads = 0;
-  std::map<std::string, std::vector<size_t>> unhealthy{};  // as last set
+  std::map<std::string, std::vector<size_t>> unhealthy{}, failing{};  // as last set
   struct HedgeTest {
     std::string service;
     uint32_t client;

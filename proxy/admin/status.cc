@@ -6,6 +6,8 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "bpf/proxy/choose.h"
 #include "config/scalar.h"
 #include "operate/version.h"
@@ -14,14 +16,48 @@
 namespace hedgerow {
 namespace {
 
-// Where no backend gets the requests alone: who does.
-std::string SharesOr(const v1::Service& service, const std::string& backend) {
-  if (service.prefer() == v1::PREFER_EACH) return "each, by weight";
-  return service.prefer() == v1::PREFER_SOURCE ? "one for each client, by weight" : backend;
-}
-
 double Share(uint64_t part, uint64_t whole) {
   return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+}
+
+// Of a request that neither explores nor probes.
+hr_choice_view ViewOf(const ServiceSnapshot& snapshot) {
+  hr_choice_view view{};
+  view.explore_tick = HR_EXPLORE_NEVER;
+  view.probe_tick = 1;
+  const size_t backends = std::min<size_t>(snapshot.backends.size(), HR_MAX_BACKENDS_PER_SERVICE);
+  view.leader = snapshot.leader.leader;
+  view.preferred = static_cast<uint8_t>(snapshot.preferred);
+  uint32_t routed = 0;
+  for (size_t i = 0; i < backends; ++i) routed |= snapshot.dry_run || !snapshot.backends[i].unrouted ? 1u << i : 0u;
+  view.present = static_cast<uint8_t>(hr_choice_narrow((1u << backends) - 1, routed));
+  view.spent = snapshot.failovers_spent ? 1 : 0;
+  for (size_t i = 0; i < backends; ++i) {
+    const BackendSnapshot& backend = snapshot.backends[i];
+    const auto set_if = [i](bool is, __u8& mask) { mask = static_cast<uint8_t>(mask | (is ? 1u << i : 0u)); };
+    view.answer_us[i] = hr_choice_by_load(backend.load, backend.answer_ewma_ns);
+    set_if(backend.drained, view.drained);
+    set_if(backend.health == HR_HEALTHY, view.healthy);
+    set_if(backend.health == HR_SUSPECT, view.suspect);
+    set_if(backend.health == HR_IMPAIRED, view.impaired);
+    set_if(backend.retry_due, view.retry_due);
+  }
+  return view;
+}
+
+bool HasShares(const v1::Service& service, const ServiceSnapshot& snapshot) {
+  return (service.prefer() == v1::PREFER_EACH || service.prefer() == v1::PREFER_SOURCE) && snapshot.leader.pinned == 0;
+}
+
+// Where no backend gets the requests alone: which ones do.
+std::string SharesOr(const v1::Service& service, const ServiceSnapshot& snapshot, const std::string& backend) {
+  if (!HasShares(service, snapshot)) return backend;
+  const std::vector<double> shares = RequestShares(service, snapshot);
+  std::vector<std::string> words;
+  for (size_t i = 0; i < shares.size(); ++i)
+    words.push_back(absl::StrFormat("%s %.0f%%", snapshot.backends[i].name, 100 * shares[i]));
+  return absl::StrCat(service.prefer() == v1::PREFER_EACH ? "each" : "one for each client",
+                      ", by weight: ", absl::StrJoin(words, ", "));
 }
 
 // 0 for what never happened.
@@ -118,11 +154,13 @@ std::vector<Problem> Troubles(const ServiceSnapshot& service, uint64_t now_ns) {
     down += backend.health == HR_DOWN;
     const bool leads = i == service.leader.leader;
     if (backend.health == HR_IMPAIRED) {
-      troubles.push_back(
-          {ProblemCode::kBackendImpaired,
-           absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name,
-                        " leaves unanswered, or refuses, ", 100 * backend.load_state.failing / 65536,
-                        "% of what another backend answers", service.dry_run ? "" : "; requests go to that one")});
+      troubles.push_back({ProblemCode::kBackendImpaired,
+                          absl::StrCat(service.name, ": ", leads ? "leader " : "standby ", backend.name,
+                                       backend.failing ? " fails its check, which another backend passes"
+                                                       : absl::StrCat(" leaves unanswered, or refuses, ",
+                                                                      100 * backend.load_state.failing / 65536,
+                                                                      "% of what another backend answers"),
+                                       service.dry_run ? "" : "; requests go to that one")});
       continue;
     }
     const std::string silent =
@@ -162,7 +200,7 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   out.set_delay_ns(static_cast<int64_t>(snapshot.delay_ns));
   out.set_adaptive(service.has_adaptive());
   const auto asked = static_cast<int>(RequestsTo(snapshot));
-  if (asked < service.backends_size()) out.set_requests_to(SharesOr(service, service.backends(asked).name()));
+  if (asked < service.backends_size()) out.set_requests_to(SharesOr(service, snapshot, service.backends(asked).name()));
   const v1::Leader leader = BuildLeader(service, snapshot, now_ns);
   out.set_leader(leader.leader());
   out.set_state(leader.state());
@@ -207,28 +245,8 @@ bool IdentityHolds(const ServiceSnapshot& snapshot) {
 }
 
 size_t RequestsTo(const ServiceSnapshot& snapshot) {
-  // The kernel programs' own choice, of a request that neither explores nor probes.
-  hr_choice_view view{};
-  view.explore_tick = HR_EXPLORE_NEVER;
-  view.probe_tick = 1;
-  const size_t backends = std::min<size_t>(snapshot.backends.size(), HR_MAX_BACKENDS_PER_SERVICE);
-  if (snapshot.leader.leader >= backends) return snapshot.leader.leader;
-  view.leader = snapshot.leader.leader;
-  view.preferred = static_cast<uint8_t>(snapshot.preferred);
-  uint32_t routed = 0;
-  for (size_t i = 0; i < backends; ++i) routed |= snapshot.dry_run || !snapshot.backends[i].unrouted ? 1u << i : 0u;
-  view.present = static_cast<uint8_t>(hr_choice_narrow((1u << backends) - 1, routed));
-  view.spent = snapshot.failovers_spent ? 1 : 0;
-  for (size_t i = 0; i < backends; ++i) {
-    const BackendSnapshot& backend = snapshot.backends[i];
-    const auto set_if = [i](bool is, __u8& mask) { mask = static_cast<uint8_t>(mask | (is ? 1u << i : 0u)); };
-    view.answer_us[i] = hr_choice_by_load(backend.load, backend.answer_ewma_ns);
-    set_if(backend.drained, view.drained);
-    set_if(backend.health == HR_HEALTHY, view.healthy);
-    set_if(backend.health == HR_SUSPECT, view.suspect);
-    set_if(backend.health == HR_IMPAIRED, view.impaired);
-    set_if(backend.retry_due, view.retry_due);
-  }
+  if (snapshot.leader.leader >= snapshot.backends.size()) return snapshot.leader.leader;
+  const hr_choice_view view = ViewOf(snapshot);
   const hr_choice choice = hr_choose(&view);
   // A dry run steers around a drained backend alone (hr_choose_steered).
   const uint32_t target = hr_choice_target(hr_choice_leader(view.leader, view.present, view.drained), view.preferred,
@@ -237,13 +255,28 @@ size_t RequestsTo(const ServiceSnapshot& snapshot) {
   return choice.first;
 }
 
+std::vector<double> RequestShares(const v1::Service& service, const ServiceSnapshot& snapshot) {
+  std::vector<double> shares(snapshot.backends.size());
+  const hr_choice_view view = ViewOf(snapshot);
+  // As hr_choose_first() narrows them.
+  const uint32_t healthy = hr_choice_narrow(view.present, snapshot.dry_run ? ~0u : view.healthy);
+  const uint32_t places = hr_choice_narrow(healthy, ~uint32_t{view.drained});
+  double whole = 0;
+  for (size_t i = 0; i < shares.size() && HasShares(service, snapshot); ++i)
+    if (places >> i & 1) whole += shares[i] = service.backends(static_cast<int>(i)).weight();
+  for (double& share : shares) share = whole > 0 ? share / whole : 0;
+  const size_t alone = HasShares(service, snapshot) ? hr_choice_lowest(places) : RequestsTo(snapshot);
+  if (whole == 0 && alone < shares.size()) shares[alone] = 1;
+  return shares;
+}
+
 v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot, const std::string& backend) {
   v1::Drained out;
   out.set_service(service.name());
   out.set_backend(backend);
   const size_t asked = RequestsTo(snapshot);
   if (asked < snapshot.backends.size()) {
-    out.set_requests_to(SharesOr(service, snapshot.backends[asked].name));
+    out.set_requests_to(SharesOr(service, snapshot, snapshot.backends[asked].name));
     out.set_without_effect(snapshot.backends[asked].drained);
   }
   for (size_t i = 0; i < snapshot.backends.size(); ++i) {

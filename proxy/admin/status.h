@@ -8,7 +8,9 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/time/time.h"
@@ -65,9 +67,11 @@ struct DaemonFacts {
   std::vector<v1::Uplink> uplinks;
   std::vector<ServicePathFacts> paths;  // in the configuration's order
   v1::Network network;                  // what the network follower has done since the daemon started
-  std::vector<Problem> problems;        // beside the backends' health
-  LoopTurns loop_turns;                 // when metrics are asked for
-  std::vector<Problem> not_served;      // pages and sockets for operators
+  // Of `check`, by service and backend: answered, failed.
+  std::map<std::pair<std::string, std::string>, std::array<uint64_t, 2>> checks;
+  std::vector<Problem> problems;    // beside the backends' health
+  LoopTurns loop_turns;             // when metrics are asked for
+  std::vector<Problem> not_served;  // pages and sockets for operators
 };
 
 // What `status` and the metrics list: the daemon's, and the health of the backends.
@@ -80,6 +84,10 @@ v1::Leader BuildLeader(const v1::Service& service, const ServiceSnapshot& snapsh
 // The backend that gets a service's requests, by the kernel programs' own rule. While every backend is healthy it is
 // the leader, or the backend preferred to it; if that one is drained, another backend where there is one.
 size_t RequestsTo(const ServiceSnapshot& snapshot);
+
+// What part of a service's new requests each backend gets, in order: all of them, or with `prefer: each` and `source`
+// by weight, unless one is pinned.
+std::vector<double> RequestShares(const v1::Service& service, const ServiceSnapshot& snapshot);
 
 // What draining a backend of this service, or undoing it, has come to.
 v1::Drained BuildDrained(const v1::Service& service, const ServiceSnapshot& snapshot, const std::string& backend);

@@ -144,6 +144,34 @@ TEST(RequestsTo, IsWhoeverTheKernelProgramsWouldChoose) {
   EXPECT_EQ(RequestsTo(dns), 0u) << "a suspect leader is asked still, beside a standby";
 }
 
+TEST(RequestShares, AreByWeightAmongBackendsThatCanTakeRequests) {
+  using testing::ElementsAre;
+  FakeDataPlane fake;
+  v1::Config config = FakeConfig();
+  v1::Service& service = *config.mutable_services(0);
+  ServiceSnapshot& dns = fake.snapshot.services[0];
+  EXPECT_THAT(RequestShares(service, dns), ElementsAre(1, 0));
+  service.set_prefer(v1::PREFER_EACH);
+  service.mutable_backends(0)->set_weight(3);
+  EXPECT_THAT(RequestShares(service, dns), ElementsAre(0.75, 0.25));
+  EXPECT_EQ(BuildStatus(config, Facts(), fake.snapshot).services(0).requests_to(), "each, by weight: a 75%, b 25%");
+  dns.backends[0].health = HR_DOWN;
+  EXPECT_THAT(RequestShares(service, dns), ElementsAre(0, 1));
+  dns.dry_run = true;
+  EXPECT_THAT(RequestShares(service, dns), ElementsAre(0.75, 0.25)) << "a dry run steers around no silence";
+  dns.dry_run = false;
+  dns.backends[0].health = HR_HEALTHY;
+  dns.backends[1].drained = true;
+  EXPECT_THAT(RequestShares(service, dns), ElementsAre(1, 0));
+  dns.backends[0].unrouted = true;
+  EXPECT_THAT(RequestShares(service, dns), ElementsAre(0, 1)) << "drained is better than out of reach";
+  dns.backends[0].unrouted = dns.backends[1].drained = false;
+  dns.leader.leader = dns.leader.pinned = 1;
+  EXPECT_THAT(RequestShares(service, dns), ElementsAre(0, 1));
+  const v1::Status status = BuildStatus(config, Facts(), fake.snapshot);
+  EXPECT_EQ(status.services(0).requests_to(), "b");
+}
+
 TEST(BuildStatus, SaysWhatPolicyIsInForce) {
   FakeDataPlane fake;
   ServiceSnapshot& dns = fake.snapshot.services[0];

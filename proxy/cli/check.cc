@@ -112,9 +112,8 @@ void FindProfile(const std::optional<v1::Config>& config, Checked& checked) {
     for (const v1::Service& service : config->services())
       if (service.name() == checked.report.service()) named = service;
   const bool own = named.profile() == config::kOwnProfile;
-  const v1::Profile* profile = own && !named.has_raw() ? nullptr : config::EffectiveProfile(named);
-  checked.has_profile = profile != nullptr;
-  if (profile != nullptr) checked.profile = *profile;
+  checked.has_profile = (!own || named.has_raw()) && config::EffectiveProfile(named) != nullptr;
+  if (checked.has_profile) checked.profile = config::CheckedProfile(named);
 }
 
 std::string Random() {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
@@ -50,6 +51,12 @@ std::string NameOf(const v1::CheckedBackend& backend) {
   return backend.role().empty() ? backend.name() : absl::StrCat("the ", backend.role(), " ", backend.name());
 }
 
+// By the daemon's word: what is asked from here may be answered all the same.
+bool ServesClients(const v1::CheckedService& service) {
+  return std::none_of(service.problems().begin(), service.problems().end(),
+                      [](const std::string& problem) { return absl::StartsWith(problem, "clients_"); });
+}
+
 std::string Verdict(bool daemon_runs, const v1::CheckedService& service) {
   std::vector<std::string> well, ill;
   for (const v1::CheckedBackend& backend : service.backends())
@@ -59,6 +66,7 @@ std::string Verdict(bool daemon_runs, const v1::CheckedService& service) {
     std::vector<std::string> but;
     if (!ill.empty()) but.push_back(absl::StrCat(Join(ill), ill.size() == 1 ? " fails" : " fail"));
     if (service.has_hedge() && !service.hedge().ok()) but.push_back("no hedge answers");
+    if (!ServesClients(service)) but.push_back("other clients get nothing");
     if (!unattended.empty()) but.push_back(unattended);
     return but.empty() ? absl::StrCat(service.service(), ": works")
                        : absl::StrCat(service.service(), ": works, but ", Join(but));
@@ -179,7 +187,8 @@ void Conclude(bool daemon_runs, v1::CheckReport& report) {
     if (!service.unchecked().empty()) continue;
     const bool all = std::all_of(service.backends().begin(), service.backends().end(),
                                  [](const v1::CheckedBackend& backend) { return backend.direct().ok(); });
-    service.set_ok(daemon_runs && all && service.proxied().ok() && (!service.has_hedge() || service.hedge().ok()));
+    service.set_ok(daemon_runs && all && ServesClients(service) && service.proxied().ok() &&
+                   (!service.has_hedge() || service.hedge().ok()));
     service.set_verdict(Verdict(daemon_runs, service));
     report.set_ok(report.ok() && service.ok());
   }

@@ -37,7 +37,8 @@ const ProbeResult kRefused{.kind = Kind::kError, .error = ECONNREFUSED, .elapsed
 const ProbeResult kAnswer = Reply("0000818000010001000000000000020001");
 
 // The leader a and the standby b of a DNS service.
-v1::CheckReport Report(const ProbeResult& vip, const ProbeResult& a, const ProbeResult& b, bool daemon_runs = true) {
+v1::CheckReport Report(const ProbeResult& vip, const ProbeResult& a, const ProbeResult& b, bool daemon_runs = true,
+                       const std::string& problem = "") {
   const v1::Profile& dns = Named("dns");
   const std::string query = *QueryOf(dns, std::string(kQueryRandomBytes, '\0'));
   v1::CheckReport report;
@@ -57,6 +58,7 @@ v1::CheckReport Report(const ProbeResult& vip, const ProbeResult& a, const Probe
   };
   add("a", "leader", a);
   add("b", "standby", b);
+  if (!problem.empty()) service.add_problems(problem);
   Conclude(daemon_runs, report);
   return report;
 }
@@ -64,6 +66,14 @@ v1::CheckReport Report(const ProbeResult& vip, const ProbeResult& a, const Probe
 std::string FirstLine(const v1::CheckReport& report) {
   const std::string text = CheckText(report);
   return text.substr(0, text.find('\n'));
+}
+
+TEST(CheckText, AServiceWhoseClientsGetNothingDoesNotJustWork) {
+  const v1::CheckReport report =
+      Report(kAnswer, kAnswer, kAnswer, true, "clients_dropped: dns: 40 packets were dropped");
+  EXPECT_FALSE(report.ok());
+  EXPECT_EQ(FirstLine(report), "dns: works, but other clients get nothing");
+  EXPECT_THAT(CheckText(report), HasSubstr("problem: clients_dropped: dns: 40 packets"));
 }
 
 TEST(CheckReport, BeginsWithTheVerdict) {

@@ -85,6 +85,7 @@ void FillService(const v1::ServiceStatus& before, const v1::ServiceStatus& now, 
   out.set_leader(now.leader());
   out.set_leader_source(now.leader_source());
   out.set_state(now.state());
+  out.set_requests_to(now.requests_to());
   out.set_bypass(now.bypass());
   out.set_requests_per_s(rates.PerSecond(before.requests(), now.requests()));
   const Histogram latency = Added(counts_before.latency(), counts_now.latency());

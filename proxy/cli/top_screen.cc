@@ -9,6 +9,7 @@
 #include <cmath>
 #include <map>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/strip.h"
@@ -72,11 +73,13 @@ void Reasons(const std::string& title, const Map& rates, int width, std::vector<
 void Service(const v1::TopService& service, int width, std::vector<Line>& out) {
   const std::string source =
       service.leader_source() == "configured" ? "" : absl::StrCat(" (", service.leader_source(), ")");
-  out.push_back({{service.name(), Mark::kTitle},
-                 {absl::StrCat("  ", config::FormatEndpoint(service.vip(), service.port()), "  leader ",
-                               service.leader(), source, ", ")},
-                 {LeaderState(service.state()), MarkOf(service.state())},
-                 {service.bypass() ? "  BYPASSED: no hedging" : "", Mark::kWarning}});
+  out.push_back(
+      {{service.name(), Mark::kTitle},
+       {absl::StrCat("  ", config::FormatEndpoint(service.vip(), service.port()), "  leader ", service.leader(), source,
+                     ", ")},
+       {LeaderState(service.state()), MarkOf(service.state())},
+       {absl::StrContains(service.requests_to(), ' ') ? absl::StrCat("; requests to ", service.requests_to()) : ""},
+       {service.bypass() ? "  BYPASSED: no hedging" : "", Mark::kWarning}});
   out.push_back(
       {{absl::StrFormat("  requests  %8s/s   p50 %8s   p99 %8s   in flight %d", RateText(service.requests_per_s()),
                         Duration(service.p50_ns()), Duration(service.p99_ns()), service.in_flight())}});

@@ -28,7 +28,7 @@ constexpr std::array kKeys = {
         "`prefer` says which backend gets a request: `primary`, `fastest`, `each` by weight, or one for each `source`"},
     Word{
         "health_check|healthcheck|health_checks|check|checks|interval|rise|fall",
-        "the requests themselves show which backend answers (`suspect_min`, `election_timeout`); nothing is asked beside them"},
+        "`check: {every: 1s, rise: 2, fall: 3}` of a service asks each backend; without it the requests themselves show which one answers"},
     Word{"backup|standby|priority|order", "every backend but the `primary` is a standby"},
     Word{
         "max_fails|fail_timeout|max_failures",

@@ -5,7 +5,10 @@
 #include <cstdlib>
 #include <map>
 
+#include "absl/strings/escaping.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
 #include "built_in_profile_files.h"
 #include "proxy/config/check_profile.h"
@@ -43,6 +46,20 @@ const v1::Profile* EffectiveProfile(const v1::Service& service) {
   if (service.profile() == kOwnProfile) return &service.raw();
   const auto found = built_in.find(service.profile());
   return found == built_in.end() ? nullptr : &found->second;
+}
+
+v1::Profile CheckedProfile(const v1::Service& service) {
+  const v1::Profile* known = EffectiveProfile(service);
+  v1::Profile profile = known == nullptr ? v1::Profile() : *known;
+  if (service.check().name().empty()) return profile;
+  // A query with recursion desired for the name's SOA (RFC 1035 section 4.1), which every name has an answer about.
+  std::string question;
+  for (const absl::string_view label : absl::StrSplit(service.check().name(), '.', absl::SkipEmpty()))
+    absl::StrAppend(&question, std::string(1, static_cast<char>(label.size())), label);
+  profile.clear_check();
+  profile.mutable_check()->set_bytes(
+      absl::StrCat("000001000001000000000000", absl::BytesToHexString(question), "0000060001"));
+  return profile;
 }
 
 v1::Profile LoadProfile(absl::string_view text, Diagnostics& errors) {

@@ -24,6 +24,9 @@ std::vector<std::string> ProfileNames();
 // Ends the process when a built-in profile has errors.
 const v1::Profile* EffectiveProfile(const v1::Service& service);
 
+// The same, and its `check` is the question of the service's own `check`, where that names one.
+v1::Profile CheckedProfile(const v1::Service& service);
+
 // One profile from the text of its block. Complete only where `errors` stays empty.
 v1::Profile LoadProfile(absl::string_view text, Diagnostics& errors);
 

@@ -4,8 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
 #include "config/format.h"
 #include "config/scalar.h"
 #include "config/suggest.h"
@@ -54,6 +56,7 @@ class Checker : Checks {
       Clients(service, absl::StrCat(path, ".clients"));
       if (service.in_place() && config_.vip_route() == v1::VIP_ROUTE_UPLINK)
         Add(absl::StrCat(path, ".in_place"), "got true, expected false with vip_route: uplink");
+      Question(service, absl::StrCat(path, ".check"));
       Backends(service, path);
     }
     // Once all VIPs are known: a backend of one service may be another's VIP.
@@ -148,6 +151,19 @@ class Checker : Checks {
           absl::StrCat("got ", Quote(service.clients(i)), ", expected an ", vip->is_v4() ? "IPv4" : "IPv6",
                        " network like the service's vip ", service.vip(), " (dual stack takes two services)"));
     }
+  }
+
+  void Question(const v1::Service& service, const std::string& path) {
+    if (!service.has_check()) return;
+    const std::vector<std::string> labels = absl::StrSplit(service.check().name(), '.', absl::SkipEmpty());
+    if (!labels.empty() && service.profile() != "dns")
+      Add(absl::StrCat(path, ".name"), "got a name, expected none but with the profile dns");
+    if (service.check().name().size() > 253 ||
+        absl::c_any_of(labels, [](const auto& each) { return each.size() > 63; }))
+      Add(absl::StrCat(path, ".name"), "got a name that is too long for DNS, expected one such as www.example.test");
+    if (service.has_cluster()) Add(path, "got a check, expected none with a cluster, which announces its leader");
+    if (!CheckedProfile(service).has_check())
+      Add(path, absl::StrCat("the profile ", service.profile(), " has no harmless request; `raw.check` can name one"));
   }
 
   void Backends(const v1::Service& service, const std::string& path) {

@@ -130,11 +130,12 @@ void Guardian::EverySecond() {
   if (!uplink_route_problems_.empty()) KeepUplinkRoutes();
   const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/true);
   if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
-  const absl::Status tuned =
-      snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status();
+  absl::Status tuned = checks_.Look(facts_, instance_.data_plane().policy());
+  tuned.Update(snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status());
   data_plane_problem_ = std::string(tuned.message());
   if (snapshot.ok()) ForgetLeaders(*snapshot);
   if (snapshot.ok()) copy_problems_ = copy_watch_.Look(*snapshot);
+  if (snapshot.ok()) client_problems_ = client_watch_.Look(*snapshot);
   NoteProgramsBefore();
   UpdateProblems();
   // A loop that turns; a hung one is started again by its unit (WatchdogSec=).
@@ -177,6 +178,32 @@ void Guardian::ForgetLeaders(const Snapshot& snapshot) {
   }
 }
 
+std::vector<Problem> ClientWatch::Look(const Snapshot& snapshot) {
+  std::vector<Problem> problems;
+  for (const ServiceSnapshot& service : snapshot.services) {
+    std::deque<Counts>& counts = services_[service.name];
+    counts.push_back({service.stats.reasons[HR_REASON_NOT_A_CLIENT], service.stats.counters[HR_REQUESTS],
+                      service.stats.counters[HR_UNANSWERED]});
+    if (counts.size() > kSeconds + 1) counts.pop_front();
+    const Counts &then = counts.front(), &now = counts.back();
+    const uint64_t dropped = now.dropped - then.dropped, requests = now.requests - then.requests,
+                   unanswered = now.unanswered - then.unanswered;
+    // Without numbers: the log has each text's begin and end.
+    if (dropped >= kDropped)
+      problems.push_back({ProblemCode::kClientsDropped,
+                          absl::StrCat(service.name, ": packets that this host would have forwarded to the VIP are ",
+                                       "dropped: none of its `clients` sent them (`not_a_client`)")});
+    const bool healthy = std::all_of(service.backends.begin(), service.backends.end(),
+                                     [](const BackendSnapshot& backend) { return backend.health == HR_HEALTHY; });
+    if (healthy && unanswered >= kUnanswered && 10 * unanswered >= 9 * requests)  // else the backends' problem says why
+      problems.push_back(
+          {ProblemCode::kClientsUnanswered,
+           absl::StrCat(service.name, ": hardly any request of the last minute got an answer, though its ",
+                        "backends are healthy")});
+  }
+  return problems;
+}
+
 void Guardian::NoteProgramsBefore() {
   for (v1::Uplink& uplink : facts_.uplinks) {
     uplink.clear_before();
@@ -195,7 +222,7 @@ void Guardian::UpdateProblems() {
     if (!named || !of_network(problem)) problems.push_back(problem);
   }
   for (const std::vector<Problem>* found : {&repair_problems_, &uplink_route_problems_, &leader_problems_,
-                                            &in_place_problems_, &copy_problems_, &pin_problems_})
+                                            &in_place_problems_, &copy_problems_, &client_problems_, &pin_problems_})
     problems.insert(problems.end(), found->begin(), found->end());
   if (!data_plane_problem_.empty()) problems.push_back({ProblemCode::kDataPlane, data_plane_problem_});
   if (!reload_problem_.empty()) problems.push_back({ProblemCode::kReload, reload_problem_});

@@ -6,7 +6,9 @@
 
 #pragma once
 
+#include <deque>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "proxy/api/config.pb.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/daemon/copy_watch.h"
+#include "proxy/daemon/health_checks.h"
 #include "proxy/daemon/leader_watch.h"
 #include "proxy/daemon/network_follower.h"
 #include "proxy/daemon/self_test.h"
@@ -23,6 +26,22 @@
 #include "operate/problem_log.h"
 
 namespace hedgerow {
+
+// Finds clients that get nothing: forwarded packets that `clients` does not list, and requests that no backend answers
+// though all are healthy.
+class ClientWatch {
+ public:
+  static constexpr size_t kSeconds = 60;                // that are looked back at
+  static constexpr uint64_t kDropped = 3;               // one packet is a mistake, three are a client that tries again
+  static constexpr uint64_t kUnanswered = 100;          // and nine of ten requests: names that a policy drops are fewer
+  std::vector<Problem> Look(const Snapshot& snapshot);  // once a second
+
+ private:
+  struct Counts {
+    uint64_t dropped, requests, unanswered;
+  };
+  std::map<std::string, std::deque<Counts>> services_;
+};
 
 class Guardian {
  public:
@@ -51,6 +70,7 @@ class Guardian {
         loop_(loop),
         relink_(std::move(relink)),
         tuner_(config),
+        checks_(config),
         self_test_(instance) {}
 
   void OnFollowed();
@@ -73,8 +93,10 @@ class Guardian {
   std::vector<int> timers_;
   std::function<void(const Snapshot&)> on_snapshot_;
   Tuner tuner_;
+  HealthChecks checks_;
   LeaderWatch leader_watch_;
   CopyWatch copy_watch_;
+  ClientWatch client_watch_;
   SelfTest self_test_;
   std::vector<Problem> pin_problems_;
   std::vector<Problem> repair_problems_;
@@ -83,6 +105,7 @@ class Guardian {
   std::vector<Problem> in_place_problems_;
   int seconds_ = 0;
   std::vector<Problem> copy_problems_;
+  std::vector<Problem> client_problems_;
   std::string data_plane_problem_;
   std::string reload_problem_;  // what was begun or retired and cannot be ended
   bool resting_ = false;

@@ -39,6 +39,10 @@ std::optional<size_t> FastestChoice::Look(const ServiceSnapshot& service) {
   const auto& backends = service.backends;
   // An earlier daemon's choice holds until there is a reason against it.
   if (looks_ == 0 && service.preferred != 0) chosen_ = wanted_ = service.preferred - 1;
+  if (service.leader.pinned != 0) {
+    looks_ = 1;
+    return chosen_ = wanted_ = std::nullopt;
+  }
   const auto usable = [&](size_t i) {
     return i < backends.size() && backends[i].health == HR_HEALTHY && !backends[i].drained &&
            backends[i].answer_ewma_ns > 0;

@@ -360,6 +360,16 @@ TEST_F(FastestTest, AnEarlierDaemonsChoiceHoldsUntilThereIsAReasonAgainstIt) {
   EXPECT_EQ(Look(1), std::nullopt);
 }
 
+TEST_F(FastestTest, APinnedLeaderHasThemHoweverSlowItIs) {
+  Times(20 * kMs, kMs);
+  EXPECT_EQ(Look(3), 1u);
+  service_.leader.pinned = 1;
+  EXPECT_EQ(Look(1), std::nullopt);
+  EXPECT_EQ(Look(10), std::nullopt);
+  service_.leader.pinned = 0;
+  EXPECT_EQ(Look(3), 1u);
+}
+
 TEST_F(FastestTest, WhenBothAreSlowTheLeaderHasThem) {
   Times(20 * kMs, kMs);
   Look(3);

@@ -173,6 +173,7 @@ struct BackendSnapshot {
   uint64_t unanswered = 0;       // first sends that got no answer while they were waited for
   bool drained = false;
   bool unrouted = false;   // the host has no route to it
+  bool failing = false;    // it fails the service's check
   bool retry_due = false;  // it is down, and may be probed again
   Histogram answer_times;
   // Those that no pause held back, and each pause itself as one: what the suspicion timeout is learned from.
@@ -249,6 +250,9 @@ class LivePolicy {
   // there is none an ICMP error answers.
   virtual absl::Status SetUnrouted(const std::string& service, const std::vector<size_t>& backends,
                                    uint64_t until_ns) = 0;
+  // They fail the service's check, as known until this time of CLOCK_MONOTONIC: they count as impaired.
+  virtual absl::Status SetFailing(const std::string& service, const std::vector<size_t>& backends,
+                                  uint64_t until_ns) = 0;
   // The service's next request from this address and port (host order) is tracked and its first datagram dropped, until
   // this time of CLOCK_MONOTONIC: what the client gets then comes by a hedge. One test of a service at a time; the last
   // one counts.

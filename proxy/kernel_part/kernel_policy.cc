@@ -52,9 +52,11 @@ absl::Status KernelPolicy::OfBackend(const std::string& name, size_t backend, co
 }
 
 absl::Status KernelPolicy::PinLeader(const std::string& service, const std::string& backend) {
-  return Of(service, [&](const ServiceSpec& spec, Policy&) {
+  return Of(service, [&](const ServiceSpec& spec, Policy& policy) {
     const BackendSpec* leader = FindByName(spec.backends, backend);
-    return leader == nullptr ? NoBackend(spec, backend) : object_.Control(HR_CONTROL_PIN, spec.id, leader->slot);
+    if (leader == nullptr) return NoBackend(spec, backend);
+    policy.preferred = 0;  // no faster one is chosen meanwhile (FastestChoice)
+    return object_.Control(HR_CONTROL_PIN, spec.id, leader->slot);
   });
 }
 
@@ -124,11 +126,13 @@ absl::Status KernelPolicy::SetUnhealthy(const std::string& service, const std::v
   });
 }
 
-absl::Status KernelPolicy::SetUnrouted(const std::string& service, const std::vector<size_t>& backends,
-                                       uint64_t until_ns) {
+// One of the two kinds of places in the word; the daemon renews both.
+absl::Status KernelPolicy::SetPlaces(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns,
+                                     int shift) {
   return Of(service, [&](const ServiceSpec& spec, Policy& policy) {
-    const uint64_t places = Places(spec, backends);
-    const uint64_t word = places == 0 ? 0 : (until_ns & ~HR_UNROUTED_PLACES) | places;
+    const uint64_t others = policy.unrouted & HR_UNROUTED_PLACES << (HR_FAILING_SHIFT - shift);
+    const uint64_t places = Places(spec, backends) << shift | others;
+    const uint64_t word = places == 0 ? 0 : (until_ns >> 2 * HR_FAILING_SHIFT << 2 * HR_FAILING_SHIFT) | places;
     if (policy.unrouted != word) policy.unrouted = word;
   });
 }

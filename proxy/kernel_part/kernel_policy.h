@@ -29,7 +29,13 @@ class KernelPolicy final : public LivePolicy {
   absl::Status SetDelay(const std::string& service, uint64_t delay_ns) override;
   absl::Status SetPreferred(const std::string& service, std::optional<size_t> backend) override;
   absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) override;
-  absl::Status SetUnrouted(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns) override;
+  absl::Status SetUnrouted(const std::string& service, const std::vector<size_t>& backends,
+                           uint64_t until_ns) override {
+    return SetPlaces(service, backends, until_ns, 0);
+  }
+  absl::Status SetFailing(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns) override {
+    return SetPlaces(service, backends, until_ns, HR_FAILING_SHIFT);
+  }
   absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port,
                          uint64_t until_ns) override;
   absl::Status SetBackendP95(const std::string& service, size_t backend, uint64_t p95_ns) override;
@@ -38,6 +44,7 @@ class KernelPolicy final : public LivePolicy {
   void HedgeUntil(uint64_t until_ns) { memory_.Wheel().hedge_until_ns = until_ns; }
 
  private:
+  absl::Status SetPlaces(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns, int shift);
   // `change`: of the service of this name and its policy, or of one of its backends' tuning.
   template <typename Change>
   absl::Status Of(const std::string& name, const Change& change) const;

@@ -181,6 +181,7 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
   backend.drained = (memory_.Policy(service.id).drained & (1u << spec.slot)) != 0;
   const uint64_t unrouted = memory_.Policy(service.id).unrouted;
   backend.unrouted = unrouted > NowNs() && (unrouted & (1u << spec.slot)) != 0;
+  backend.failing = unrouted > NowNs() && (unrouted >> HR_FAILING_SHIFT & (1u << spec.slot)) != 0;
   backend.health = static_cast<hr_health>(state->health);
   backend.answer_ewma_ns = state->answer_ewma_ns;
   backend.last_receive_ns = state->last_receive_ns;
@@ -199,6 +200,7 @@ absl::StatusOr<BackendSnapshot> KernelReader::ReadBackend(const ServiceSpec& ser
       hr_has_rested(&config, state, hr_suspicion_timeout_ns(&config, backend.p95_ns), NowNs()))
     backend.health = HR_HEALTHY;
   FillOneClient(maps.clients, *state, config, backend);
+  if (backend.failing && backend.health == HR_HEALTHY) backend.health = HR_IMPAIRED;
   backend.tcp_health =
       static_cast<hr_health>(memory_.backend_states.At<hr_backend_state>(HR_TCP_STATE(spec.id))->health);
   if (!histograms) return backend;

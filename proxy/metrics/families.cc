@@ -91,11 +91,13 @@ Fill OfBackends(Member member) {
     Add(family, BackendLabels(service, i), service.backends[i].*member);
   });
 }
-// 1 for the backend that is chosen.
-Fill Chosen(size_t (*choice)(const ServiceSnapshot&)) {
-  return EachBackend([choice](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
-    Add(family, BackendLabels(service, i), i == choice(service));
-  });
+void FillShares(const Scrape& scrape, MetricFamily& family) {
+  const int services = std::min<int>(scrape.config.services_size(), static_cast<int>(scrape.snapshot.services.size()));
+  for (int i = 0; i < services; ++i) {
+    const ServiceSnapshot& service = scrape.snapshot.services[static_cast<size_t>(i)];
+    const std::vector<double> shares = RequestShares(scrape.config.services(i), service);
+    for (size_t j = 0; j < shares.size(); ++j) Add(family, BackendLabels(service, j), shares[j]);
+  }
 }
 
 void FillHealth(MetricFamily& family, const ServiceSnapshot& service, size_t i) {
@@ -196,12 +198,21 @@ std::vector<Metric> OtherMetrics() {
        "packets forwarded unhedged, dropped or left alone, by `reason` ([reasons.md](reasons.md))",
        OfReasons("reason", "")},
       {kBackends, kGauge, "leader", "1 for the backend that leads the service",
-       Chosen([](Service service) -> size_t { return service.leader.leader; })},
+       EachBackend([](MetricFamily& family, Service service, size_t i) {
+         Add(family, BackendLabels(service, i), i == service.leader.leader);
+       })},
       {kBackends, kGauge, "backend_state", "1 for the state it is in: `healthy`, `suspect`, `down` or `impaired`",
        EachBackend(FillHealth)},
       {kBackends, kCounter, "backend_sent_total", "datagrams sent to it", OfBackends(&BackendSnapshot::sends)},
       {kBackends, kCounter, "backend_unanswered_total",
        "first sends that it left unanswered while they were waited for", OfBackends(&BackendSnapshot::unanswered)},
+      {kBackends, kCounter, "checks_total", "questions of the service's `check`, by `result`: `answered`, `failed`",
+       [](const Scrape& scrape, MetricFamily& family) {
+         for (const auto& [at, counts] : scrape.facts.checks) {
+           Add(family, {{"backend", at.second}, {"result", "answered"}, {"service", at.first}}, counts[0]);
+           Add(family, {{"backend", at.second}, {"result", "failed"}, {"service", at.first}}, counts[1]);
+         }
+       }},
       {kBackends, kGauge, "backend_in_flight", "requests that it was sent, copies at once apart, and has not answered",
        EachBackend([](MetricFamily& family, const ServiceSnapshot& service, size_t i) {
          Add(family, BackendLabels(service, i), std::max(service.backends[i].load_state.in_flight, 0));
@@ -212,7 +223,9 @@ std::vector<Metric> OtherMetrics() {
          Add(family, BackendLabels(service, i), LoadShare(service.backends[i]));
        })},
       {kBackends, kGauge, "backend_drained", "1 while it is being drained", OfBackends(&BackendSnapshot::drained)},
-      {kBackends, kGauge, "requests_to", "1 for the backend that gets the next request", Chosen(&RequestsTo)},
+      {kBackends, kGauge, "requests_to",
+       "the part of new requests that it gets: 1 for the one backend that gets them, or by weight with `prefer: each` and `source`",
+       FillShares},
       {kBackends, kCounter, "backend_won_total", "requests that it answered first", OfBackends(&BackendSnapshot::wins)},
       {kBackends, kHistogram, "answer_seconds", "answer times of first sends, late losers included",
        OfBackends(&BackendSnapshot::answer_times)},

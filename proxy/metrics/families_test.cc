@@ -66,6 +66,19 @@ TEST(BuildFamilies, AnnouncementsAreCountedByResult) {
                                                    testing::Pair("result=tag ", 3)));
 }
 
+TEST(BuildFamilies, RequestsGoToBackendsByTheirShares) {
+  FakeDataPlane fake;
+  v1::Config config = FakeConfig();
+  config.mutable_services(0)->set_prefer(v1::PREFER_SOURCE);
+  config.mutable_services(0)->mutable_backends(1)->set_weight(3);
+  std::map<std::string, double> found;
+  for (const auto& family : BuildFamilies(config, DaemonFacts(), fake.snapshot))
+    for (const auto& metric : family.metric)
+      if (family.name == "hedgerow_requests_to") found[metric.label.at(0).value] = metric.gauge.value;
+  EXPECT_THAT(found, testing::UnorderedElementsAre(testing::Pair("a", 0.25), testing::Pair("b", 0.75),
+                                                   testing::Pair("only", 1)));
+}
+
 // One list of problems: `status` and the alert see the same.
 TEST(BuildFamilies, ProblemsAreThoseOfStatus) {
   FakeDataPlane fake;

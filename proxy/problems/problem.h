@@ -16,14 +16,14 @@
 namespace hedgerow {
 
 // X(enumerator, code, family, when, remedy). The family is a section of docs/problems.md: `backends`, `network`,
-// `others` (what else runs on the host and meets our packets) or `machine` (the proxy's own parts).
+// `others` (what else runs on the host and meets our packets), `clients` or `machine` (the proxy's own parts).
 // clang-format off
 #define HR_PROBLEMS(X)                                                                                             \
   X(kBackendSuspect, backend_suspect, backends, "a backend has not answered for its suspicion timeout",            \
     "look at the backend; requests reach a standby meanwhile")                                                     \
   X(kBackendDown, backend_down, backends, "a backend has been silent for long, or its host refuses",               \
     "look at the backend; requests go to a standby. `hedgerow check SERVICE` asks it directly, and names the address of one that answers from another")                                                               \
-  X(kBackendImpaired, backend_impaired, backends, "a backend lives, and leaves unanswered, or refuses, more than an eighth of the requests that another backend then answers", \
+  X(kBackendImpaired, backend_impaired, backends, "a backend lives, and leaves unanswered, or refuses, more than an eighth of the requests that another backend then answers, or it fails the service's `check`", \
     "look at what the server needs for its answers (a resolver's uplink, a database); requests go to the other backend, and come back when probes are answered") \
   X(kServiceDown, service_down, backends, "every backend of a service is down", "look at the backends and the network") \
   X(kLeaderOutdated, leader_outdated, backends,                                                                    \
@@ -63,6 +63,12 @@ namespace hedgerow {
     "in firewall rules that name the uplink (`iifname`, `-i`) name the proxy interface as well, or leave `vip_route` at `auto`")                   \
   X(kInPlaceLost, in_place_lost, others, "a VIP in place cannot be taken over: its owner serves it",                 \
     "the text has the kernel's reason; tried again every 5 s")                                                     \
+  X(kClientsDropped, clients_dropped, clients,                                                                     \
+    "three packets or more of the last minute, which this host would have forwarded to a VIP, came from none of the service's `clients` (`not_a_client`): these clients get nothing", \
+    "list their network, as it is when the packets leave this host, in `clients` ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \
+  X(kClientsUnanswered, clients_unanswered, clients,                                                               \
+    "nine of ten requests of the last minute, and at least 100, got no answer from any backend, though all are healthy", \
+    "ask a backend itself for what the clients ask (`hedgerow check`, `hedgerow trace`): a policy of the servers drops it, or their answers leave by another way") \
   X(kOwnLink, own_link, machine, "one of the proxy's own interfaces is not as it should be",                       \
     "the text has the kernel's reason")                                                                            \
   X(kDataPlane, data_plane, machine, "the daemon cannot read or write the kernel part", "report it")               \

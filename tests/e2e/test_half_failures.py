@@ -3,13 +3,15 @@
 drops the queries whose first label has three letters."""
 
 import contextlib
+import os
+import signal
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from harness.dns import UdpClient, query
-from harness.product import VIP4
+from harness.dns import UdpClient, query, who_answers
+from harness.product import DNS4, METRICS, VIP4, wait_until
 
 pytestmark = pytest.mark.own
 KNOWN, LEFT = "n5.example.test", "n55.example.test"
@@ -84,3 +86,27 @@ def test_it_is_found_where_a_request_comes_each_half_second(lab, servers, produc
             states.append(health(product))
     assert states[-1] == "impaired", states
     assert len(set(states[states.index("impaired"):])) == 1, states
+
+
+def test_a_check_finds_a_half_failure_that_no_request_shows_and_the_daemons_word_ends_with_it(lab, servers, product):
+    product.up(services=product.services("dns", check={"rise": 2, "fall": 2, "name": LEFT}), metrics=METRICS)
+    wait_until(lambda: product.metric("hedgerow_checks_total", service=DNS4, backend="a", result="answered") >= 2, what="answers")
+    assert product.figure("requests") == 0
+    with leaves_names(lab.replica("a")):
+        wait_until(lambda: health(product) == "impaired", what="a failed check", timeout_s=8)
+        assert any("leader a fails its check" in problem for problem in product.status()["problems"])
+        for _ in range(5):
+            assert who_answers(lab.client, VIP4) == "b"
+        checked = product.run("check", DNS4, "--socket", product.socket)
+        assert checked.returncode == 1 and "the leader a fails" in checked.stdout, checked.stdout
+        pid = product.pid
+        os.kill(pid, signal.SIGSTOP)  # as if it were away
+        try:
+            time.sleep(3.2)
+            with UdpClient(lab.client, VIP4) as client:
+                assert client.ask(1, KNOWN) is not None
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        wait_until(lambda: health(product) == "impaired", what="the daemon's next looks")
+    wait_until(lambda: health(product) == "healthy", what="its recovery", timeout_s=8)
+    assert who_answers(lab.client, VIP4) == "a"

@@ -77,7 +77,15 @@ def test_a_hidden_container_is_this_host_and_of_ipv6_listed_by_its_address(lab, 
     served = service == DNS4 or listed == "the host's address"
     with UdpClient(lab.inner, vip) as client:
         assert (client.ask(1, "www.example.test", timeout_s=1.0) is not None) == served
-    assert product.figure("not_a_client", service) == (0 if served else 1)
+        assert product.figure("not_a_client", service) == (0 if served else 1)
+        if not served:
+            assert product.status()["problems"] == [], "one packet is a mistake"
+            for query_id in range(2, 5):
+                client.send(query(query_id, "www.example.test"))
+            named = wait_until(lambda: product.status()["problems"], what="the problem")
+            assert named[0].startswith(f"clients_dropped: {service}: packets"), named
+            checked = product.run("check", service, "--socket", product.socket)
+            assert checked.returncode == 1 and f"{service}: works, but other clients get nothing" in checked.stdout, checked.stdout
 
 
 # The length and the checksum of the IPv4 header are the kernel's (raw(7)).

@@ -122,18 +122,31 @@ def sent(proxy: Product) -> list[int]:
 
 
 def test_each_backend_gets_its_weight_and_a_dead_ones_share_goes_to_the_others(lab, servers, product):
-    proxy = product.up(services=shared(product, "each", 3, 1))
+    proxy = product.up(services=shared(product, "each", 3, 1), metrics=METRICS)
     with UdpClient(lab.client, VIP4) as client:
         ask(client, 400)
         first, second = sent(proxy)
         assert first + second == 400 and 250 <= first <= 350
-        assert "requests to  each, by weight" in proxy.admin("status").stdout
+        assert "requests to  each, by weight: a 75%, b 25%" in proxy.admin("status").stdout
+        assert [proxy.metric("hedgerow_requests_to", service=DNS4, backend=name) for name in "ab"] == [0.75, 0.25]
         servers["a"].stall()
         ask(client, 40)
         before = sent(proxy)[1]
         ask(client, 60)
         assert sent(proxy)[1] - before >= 58, "requests, but for probes, go to what answers"
     servers["a"].resume()
+
+
+def test_a_pin_holds_under_shares(lab, servers, product):
+    proxy = product.up(services=shared(product, "each", 1, 0))
+    proxy.admin("leader", "set", DNS4, "b")
+    with UdpClient(lab.client, VIP4) as client:
+        ask(client, 40)
+    assert sent(proxy) == [0, 40] and proxy.service_status()["requests_to"] == "b"
+    proxy.admin("leader", "unset", DNS4)
+    with UdpClient(lab.client, VIP4) as client:
+        ask(client, 10)
+    assert sent(proxy) == [10, 40]
 
 
 def test_a_client_has_its_backend(lab, servers, product):

@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// A service's `check`: the daemon asks each backend itself, from the service's own source. A backend that fails counts
+// as impaired, unless all do (docs/adr/0061). On the event loop's thread.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "net/unique_fd.h"
+#include "proxy/admin/status.h"
+#include "proxy/data_plane/data_plane.h"
+
+namespace hedgerow {
+
+class HealthChecks {
+ public:
+  explicit HealthChecks(const v1::Config& config)
+      : config_(config), backends_(static_cast<size_t>(config.services_size())) {}
+  // Once a second: judges what was asked a second before, and asks anew where it is time.
+  absl::Status Look(DaemonFacts& facts, LivePolicy& policy);
+
+ private:
+  struct Backend {
+    net::UniqueFd socket{};  // of the question that waits
+    std::string question{};
+    uint32_t streak = 0;  // results in a row that speak against `failing`
+    bool failing = false;
+  };
+  const v1::Config& config_;
+  std::vector<std::vector<Backend>> backends_;  // by service
+  int64_t seconds_ = 0;
+};
+
+}  // namespace hedgerow
