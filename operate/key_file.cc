@@ -8,6 +8,8 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
+#include <system_error>
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
@@ -89,7 +91,10 @@ absl::StatusOr<std::vector<std::string>> ReadKeyRing(const std::string& path, Re
   return keys;
 }
 
-absl::Status WriteKeyRing(const std::string& path, const std::vector<std::string>& keys) {
+absl::Status WriteKeyRing(const std::string& file, const std::vector<std::string>& keys) {
+  std::error_code error;
+  const std::string real = std::filesystem::canonical(file, error);  // where it is a link, that stays one
+  const std::string& path = error ? file : real;
   const auto failed = [&path](absl::string_view what) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " beside ", path));
   };

@@ -125,6 +125,11 @@ TEST_F(KeyFileTest, KeysAreReplacedInOneStepAndTheModeStays) {
   EXPECT_EQ(info.st_mode & 07777, 0640u);
   EXPECT_NE(access((path_ + ".next").c_str(), F_OK), 0);
   EXPECT_FALSE(WriteKeyRing(folder_ + "/none", keys).ok()) << "it is the operator's to make the first";
+  const std::string link = folder_ + "/link";
+  ASSERT_EQ(symlink("key", link.c_str()), 0);
+  ASSERT_TRUE(WriteKeyRing(link, {kDigits}).ok());
+  EXPECT_EQ(*ReadKeyRing(path_, Reader::kShows), std::vector<std::string>{kDigits}) << "the file that it leads to";
+  EXPECT_EQ(unlink(link.c_str()), 0);
 }
 
 }  // namespace

@@ -16,6 +16,10 @@
 
 namespace hedgerow::storage {
 
+bool IsPartOfLog(std::string_view name) {
+  return name == "segments" || name == "snapshots" || name == "log-header" || name == "watermark" || name == "rocksdb";
+}
+
 absl::Status MakeFolder(const std::string& path) {
   const bool made = mkdir(path.c_str(), 0700) == 0;
   if (!made && errno != EEXIST) return FromErrno(path, "make", errno);
@@ -35,16 +39,21 @@ absl::Status SyncFolder(const std::string& path) {
   return absl::OkStatus();
 }
 
-namespace {
-
-absl::Status WriteAll(const net::UniqueFd& file, const std::string& path, const std::string& text) {
-  if (!file.valid()) return FromErrno(path, "write", errno);
-  for (size_t done = 0; done < text.size();) {
-    const ssize_t written = write(file.get(), text.data() + done, text.size() - done);
+absl::Status WriteAll(int file, const std::string& path, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = write(file, text.data(), text.size());
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) return FromErrno(path, "write", written < 0 ? errno : ENOSPC);
-    done += static_cast<size_t>(written);
+    text.remove_prefix(static_cast<size_t>(written));
   }
+  return absl::OkStatus();
+}
+
+namespace {
+
+absl::Status WriteAndSync(const net::UniqueFd& file, const std::string& path, const std::string& text) {
+  if (!file.valid()) return FromErrno(path, "write", errno);
+  if (absl::Status status = WriteAll(file.get(), path, text); !status.ok()) return status;
   return fsync(file.get()) == 0 ? absl::OkStatus() : FromErrno(path, "write", errno);
 }
 
@@ -52,7 +61,7 @@ absl::Status WriteAll(const net::UniqueFd& file, const std::string& path, const 
 
 absl::Status WriteSynced(const std::string& path, const std::string& text) {
   const net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600));
-  if (absl::Status status = WriteAll(file, path, text); !status.ok()) return status;
+  if (absl::Status status = WriteAndSync(file, path, text); !status.ok()) return status;
   return SyncParent(path);
 }
 
@@ -67,7 +76,7 @@ absl::Status ReplaceSynced(const std::string& path, const std::string& text) {
 absl::Status CreateSynced(const std::string& path, const std::string& text) {
   std::string unfinished = absl::StrCat(path, ".XXXXXX");
   const net::UniqueFd file(mkostemp(unfinished.data(), O_CLOEXEC));
-  absl::Status status = WriteAll(file, path, text);
+  absl::Status status = WriteAndSync(file, path, text);
   if (status.ok() && link(unfinished.c_str(), path.c_str()) != 0) {
     status = errno == EEXIST ? absl::AlreadyExistsError(absl::StrCat(path, " is there already"))
                              : FromErrno(path, "make", errno);

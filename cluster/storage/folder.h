@@ -7,11 +7,16 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 
 namespace hedgerow::storage {
+
+// Is it part of a log, in the folder of a node? What else is in there, but for `identity`, is no log: a filesystem's
+// `lost+found`, or what an operator keeps beside it (a socket, a configuration file, backups).
+bool IsPartOfLog(std::string_view name);
 
 // Its name is durable when this returns, also when an earlier life made it and was killed before it could sync
 // it.
@@ -20,6 +25,7 @@ absl::Status MakeFolder(const std::string& path);
 absl::Status SyncFolder(const std::string& path);
 // The folder that `path` stands in.
 absl::Status SyncParent(const std::string& path);
+absl::Status WriteAll(int file, const std::string& path, std::string_view text);
 // A small file, readable by its owner: bytes and name are durable when this returns. Cut short, it may hold
 // less.
 absl::Status WriteSynced(const std::string& path, const std::string& text);

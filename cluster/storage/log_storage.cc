@@ -140,11 +140,6 @@ absl::Status LogStorage::health() const {
   return health_;
 }
 
-bool LogStorage::congested() const {
-  absl::MutexLock lock(&mutex_);
-  return statistics_.queue_bytes > options_.queue_max_bytes;
-}
-
 StorageStatistics LogStorage::statistics() const {
   absl::MutexLock lock(&mutex_);
   return statistics_;

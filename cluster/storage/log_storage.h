@@ -100,8 +100,6 @@ class LogStorage {
   absl::Status health() const;
   // How long the owner's thread has been in its present CommitHere; 0: it is in none.
   uint64_t here_for_ns() const;
-  // More waits than queue_max_bytes: the node should take no new proposals.
-  bool congested() const;
   StorageStatistics statistics() const;
   // Where snapshots are written and received. Once one is published there, the core may hear of it.
   const SnapshotFolder& snapshots() const { return snapshots_; }

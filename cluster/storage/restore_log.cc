@@ -22,12 +22,13 @@ constexpr uint64_t kBeyond_entries = uint64_t{1} << 40;
 
 absl::Status CheckEmpty(const std::string& path) {
   std::error_code error;
-  const bool empty = std::filesystem::is_empty(path, error);
-  if (error) return FromErrno(path, "read", error.value());
-  if (empty) return absl::OkStatus();
-  return absl::AlreadyExistsError(
-      absl::StrCat("the folder ", path, " is not empty, and what is in it is not touched: move it away first (mv ",
-                   path, " ", path, ".before)"));
+  for (const auto& entry : std::filesystem::directory_iterator(path, error)) {
+    if (entry.path().filename() == "lost+found") continue;  // a filesystem of its own
+    return absl::AlreadyExistsError(
+        absl::StrCat("the folder ", path, " is not empty, and what is in it is not touched: move it away first (mv ",
+                     path, " ", path, ".before)"));
+  }
+  return error ? FromErrno(path, "read", error.value()) : absl::OkStatus();
 }
 
 absl::Status WriteSnapshot(const SnapshotFolder& folder, const SnapshotHeader& header, SnapshotReader& from) {

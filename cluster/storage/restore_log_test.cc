@@ -87,6 +87,16 @@ TEST_F(RestoreLogTest, OfTwoAtOnceOneIsRefusedAndTheOtherIsWhole) {
   }
 }
 
+TEST_F(RestoreLogTest, AFilesystemOfItsOwnIsEmpty) {
+  WriteBackup();
+  std::filesystem::create_directories(folder_.log() + "/lost+found");
+  std::filesystem::create_directory(folder_.log() + "/other");
+  EXPECT_TRUE(absl::IsAlreadyExists(Begin()));
+  std::filesystem::remove(folder_.log() + "/other");
+  EXPECT_EQ(Begin(), absl::OkStatus());
+  EXPECT_TRUE(Open(options()).ok());
+}
+
 TEST_F(RestoreLogTest, ALogBeginsWithABackup) {
   WriteBackup();
   ASSERT_EQ(Begin(), absl::OkStatus());

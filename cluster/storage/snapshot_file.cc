@@ -12,6 +12,7 @@
 #include "cluster/raft/check.h"
 #include "cluster/raft/configuration.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
 #include "cluster/raft/bytes.h"
 #include "cluster/storage/records.h"
 
@@ -107,15 +108,9 @@ absl::Status SnapshotFileWriter::Finish() {
 }
 
 absl::Status SnapshotFileWriter::Write(std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(file_.get(), bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return FromErrno(path_, "write", errno);
-    bytes.remove_prefix(static_cast<size_t>(written));
-    unsynced_bytes_ += static_cast<uint64_t>(written);
-    size_bytes_ += static_cast<uint64_t>(written);
-  }
-  return absl::OkStatus();
+  unsynced_bytes_ += bytes.size();
+  size_bytes_ += bytes.size();
+  return WriteAll(file_.get(), path_, bytes);
 }
 
 absl::StatusOr<SnapshotFileWriter> SnapshotFileWriter::CreateBehind(const std::string& path, std::string_view before,

@@ -41,9 +41,8 @@ struct StorageOptions {
   size_t segment_bytes = 8 * 1024 * 1024;
   // One batch takes no more than this, but for a single larger write.
   size_t batch_max_bytes = 4 * 1024 * 1024;
-  // More than this waiting is `congested()`. The core's own bounds (raft::Options: uncommitted and in-flight
-  // bytes) keep far below it; a write that comes nevertheless is taken and counted, because the core has
-  // already built on it.
+  // The core's own bounds (raft::Options: uncommitted and in-flight bytes) keep far below it; a write that comes
+  // nevertheless is taken and counted, because the core has already built on it.
   size_t queue_max_bytes = 64 * 1024 * 1024;
   // While the disk is full.
   absl::Duration retry_interval = absl::Milliseconds(250);

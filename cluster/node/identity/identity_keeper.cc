@@ -10,6 +10,7 @@
 #include "absl/time/time.h"
 #include "cluster/node/identity/host_memory.h"
 #include "cluster/storage/errors.h"
+#include "cluster/storage/folder.h"
 #include "cluster/storage/watermark.h"
 
 namespace hedgerow::node {
@@ -25,14 +26,11 @@ absl::Status Lost(const std::string& folder, absl::string_view why) {
       "If the folder of before is there still, stop the node and put it back. Otherwise ", storage::kLetItComeBack)));
 }
 
-// What an operator keeps beside it (a socket, a configuration file, backups) is no log.
 absl::Status CheckNoLog(const std::string& folder) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(folder, error)) {
     const std::string name = entry.path().filename();
-    const bool is_log = name == "segments" || name == "snapshots" || name == "log-header" || name == "watermark" ||
-                        name == "rocksdb" || name.starts_with("lost-as-");
-    if (!is_log) continue;
+    if (!storage::IsPartOfLog(name) && !name.starts_with("lost-as-")) continue;
     return absl::DataLossError(absl::StrCat(
         "the folder ", folder, " holds a log (", name, ") and no file `", storage::kIdentityFile,
         "`, which says whose it is: somebody has removed it, or an earlier version wrote the folder. Put the file "

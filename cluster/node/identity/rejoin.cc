@@ -33,7 +33,7 @@ absl::Status MoveAside(const std::string& data_dir, raft::NodeId was) {
   std::error_code error;
   for (const auto& entry : std::filesystem::directory_iterator(data_dir, error)) {
     const std::string name = entry.path().filename();
-    if (name != storage::kIdentityFile && name.compare(0, sizeof(kLostAs) - 1, kLostAs) != 0) names.push_back(name);
+    if (storage::IsPartOfLog(name)) names.push_back(name);
   }
   if (error) return storage::FromErrno(data_dir, "read", error.value());
   for (const std::string& name : names) {

@@ -110,6 +110,15 @@ TEST_F(RejoinTest, ItIsAnotherMemberFromThenOnAndWhatWasThereIsKept) {
   EXPECT_THAT(IdsOf(config), testing::ElementsAre(1, 3)) << "whoever had that id in the file has it no more";
 }
 
+TEST_F(RejoinTest, WhatIsNoLogStays) {
+  Put("watermark", "mark");
+  Put("node.yaml");
+  std::filesystem::create_directory(folder_ + "/lost+found");  // root's, which no other user may move
+  ASSERT_EQ(BeginRejoin(Config(), NodeId(2), {.as = NodeId(7)}), absl::OkStatus());
+  EXPECT_THAT(Names(), testing::ElementsAre("identity", "lost+found", "lost-as-2", "node.yaml"));
+  EXPECT_EQ(Get("lost-as-2/watermark"), "mark");
+}
+
 TEST_F(RejoinTest, WhatWasCutShortIsFinishedAtTheNextStart) {
   Put("watermark", "mark");
   Put("lost-as-2/segments/0000000000000001", "current");  // moved already
