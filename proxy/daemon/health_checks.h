@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // A service's `check`: the daemon asks each backend itself, from the service's own source. A backend that fails counts
-// as impaired, unless all do (docs/adr/0061). On the event loop's thread.
+// as impaired, unless all do (docs/adr/0062). On the event loop's thread.
 #pragma once
 
 #include <string>
