@@ -168,15 +168,15 @@ HR_GLOBAL int hr_note_missing(__u32 config_id, __u32 request_index) {
  * later. A global function: rare.
  */
 HR_GLOBAL int hr_note_answered(__u32 config_id, __u32 backend_id, __u32 request_index) {
-  struct hr_service_policy *policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
   struct hr_backend_load *load = hr_backend_load_of(backend_id);
   struct hr_service_config *config = hr_config_of(config_id);
   struct hr_request *request = hr_request_at(request_index);
+  struct hr_service_policy *policy; /* asked for late: clang 14 keeps it on the stack */
   __u64 missing, late_ns, after_ns, now_ns = hr_now_ns();
   __u32 failing;
   int first;
 
-  if (!policy || !load || !config || !request) return 0;
+  if (!load || !config || !request) return 0;
   first = hr_backend_id(config, request->first) == backend_id;
   missing = READ_ONCE(load->missing);
   late_ns = READ_ONCE(load->late_ns);
@@ -186,6 +186,8 @@ HR_GLOBAL int hr_note_answered(__u32 config_id, __u32 backend_id, __u32 request_
     WRITE_ONCE(load->missed, 0);
     WRITE_ONCE(load->late_ns, after_ns > late_ns ? after_ns : late_ns - (late_ns >> 6));
   } else if (missing && request->sent_ns > missing) {
+    policy = hr_policy_of(HR_CONFIG_SERVICE(config_id));
+    if (!policy) return 0;
     after_ns = 2 * READ_ONCE(policy->delay_ns);
     if (after_ns < 2 * late_ns) after_ns = 2 * late_ns;
     if (after_ns < HR_MISSED_NS) after_ns = HR_MISSED_NS;
