@@ -101,6 +101,7 @@ absl::Status Serve(const Call& call, const Settings& settings, const StartGroup&
   call.out << (call.arguments.json() && shown.ok() ? ToJsonLine(*shown)
                                                    : absl::StrCat("ready: ", (*group)->Text(), "\n"));
   call.out.flush();
+  call.out.clear();  // the group serves, whether this line was taken or not
   operate::NotifyServiceManager("READY=1");
   (*loop)->Run();
   operate::NotifyServiceManager("STOPPING=1");

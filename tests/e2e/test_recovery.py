@@ -346,6 +346,11 @@ def test_a_backup_taken_under_load_is_another_cluster():
                 assert int(said["index"]) > 3 and int(said["begins_epoch"]) == 1 and said["doubt"] == ""
                 assert int(said["size_bytes"]) == file.stat().st_size
                 assert "is there already" in run("backup", "--socket", leader.socket, "--out", file, code=1).stderr
+                # As on NFS, CIFS or FUSE.
+                without_flags = ["strace", "-f", "-o", "/dev/null", "-e", "trace=renameat2", "-e", "inject=renameat2:error=EINVAL"]
+                elsewhere = data.path / "elsewhere"
+                subprocess.run([*without_flags, binary("hedgerow-node"), "backup", "--socket", leader.socket, "--out", elsewhere], check=True, timeout=60)
+                assert elsewhere.stat().st_size > 0 and not elsewhere.with_name("elsewhere.partial").exists()
             finally:
                 lab.client.stop(load)
             assert increment(lab, leader, session, 4) == [b"4"], "after the backup"

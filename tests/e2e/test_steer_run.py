@@ -47,6 +47,16 @@ def test_a_source_meets_one_worker_on_both_transports_and_explain_names_it(net, 
     assert group.left() == []
 
 
+def test_a_group_whose_ready_line_cannot_be_written_serves_and_ends_as_others_do(net, group):
+    with net.entered(), open("/dev/full", "wb") as full, group.log.open("ab") as log:
+        group.process = subprocess.Popen(group._words(group.command()), stdout=full, stderr=log)
+    group.process.stdout = open(os.devnull, "rb")
+    wait_until(lambda: group.cli("show", "--name", group.name, ok=False).returncode == 0, 10, "the group")
+    assert pid_of(net.udp(IPV4[0])) in group.pids().values()
+    group.process.terminate()
+    assert group.process.wait(10) == 0
+
+
 def test_show_watch_draws_anew_each_second_and_leaves_the_terminal_as_it_was(net, group):
     group.start()
     watch = [BIN / "hedgerow-steer", "show", "--watch", "--run-dir", group.run_dir, "--name", group.name]

@@ -11,7 +11,6 @@
 
 #include <cerrno>
 #include <string>
-#include <string_view>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -40,26 +39,21 @@ std::string Doubt(const v1::NodeStatus& status) {
       status.leader());
 }
 
-absl::Status WriteAll(int file, const std::string& path, std::string_view bytes) {
-  while (!bytes.empty()) {
-    const ssize_t written = write(file, bytes.data(), bytes.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return storage::FromErrno(path, "write", errno);
-    bytes.remove_prefix(static_cast<size_t>(written));
-  }
-  return absl::OkStatus();
-}
-
 // Empty, and this process's alone while the descriptor is open: another one would write into what has been checked.
 // What a process left that was killed is used again. In a folder that others may write, what stands there may be
 // theirs: a link to a file of this user's, or a file that they read.
 absl::StatusOr<net::UniqueFd> OpenAlone(const std::string& path) {
-  net::UniqueFd file(open(path.c_str(), O_WRONLY | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600));
+  constexpr int kFlags = O_WRONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
+  net::UniqueFd file(open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0600));
+  // NFS may give what root makes to another user, and CIFS knows no modes.
+  const bool made = file.valid();
+  if (!made && errno == EEXIST) file = net::UniqueFd(open(path.c_str(), kFlags));
   if (!file.valid() && errno != ELOOP) return storage::FromErrno(path, "make", errno);
   struct stat opened {};
   struct stat named {};
-  if (!file.valid() || fstat(file.get(), &opened) != 0 || !S_ISREG(opened.st_mode) || opened.st_nlink != 1 ||
-      opened.st_uid != geteuid() || (opened.st_mode & 077) != 0) {
+  if (!file.valid() || fstat(file.get(), &opened) != 0 ||
+      (!made && (!S_ISREG(opened.st_mode) || opened.st_nlink != 1 || opened.st_uid != geteuid() ||
+                 (opened.st_mode & 077) != 0))) {
     return absl::PermissionDeniedError(
         absl::StrCat(path, " is no file that this user alone can read: remove it, or write to another folder"));
   }
@@ -73,7 +67,8 @@ absl::StatusOr<net::UniqueFd> OpenAlone(const std::string& path) {
 }
 
 absl::Status Fetch(AdminClient& client, int file, const std::string& path) {
-  const absl::Status fetched = client.ReadBackup([&](const std::string& bytes) { return WriteAll(file, path, bytes); });
+  const absl::Status fetched =
+      client.ReadBackup([&](const std::string& bytes) { return storage::WriteAll(file, path, bytes); });
   if (!fetched.ok()) return fetched;
   return fsync(file) == 0 ? absl::OkStatus() : storage::FromErrno(path, "sync", errno);
 }
@@ -92,9 +87,15 @@ absl::StatusOr<v1::BackupReport> Check(const std::string& path) {
 
 // Never over a file that is there.
 absl::Status GiveName(const std::string& from, const std::string& to) {
-  if (renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0) return storage::SyncParent(to);
-  if (errno == EEXIST) return absl::AlreadyExistsError(absl::StrCat(to, " is there already"));
-  return storage::FromErrno(to, "make", errno);
+  int error = renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE) == 0 ? 0 : errno;
+  if (error == EINVAL) {  // NFS and others know no flags: the name is taken first
+    const bool named = net::UniqueFd(open(to.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)).valid();
+    error = named && rename(from.c_str(), to.c_str()) == 0 ? 0 : errno;
+    if (named && error != 0) (void)unlink(to.c_str());
+  }
+  if (error == 0) return storage::SyncParent(to);
+  if (error == EEXIST) return absl::AlreadyExistsError(absl::StrCat(to, " is there already"));
+  return storage::FromErrno(to, "make", error);
 }
 
 absl::StatusOr<v1::BackupReport> FetchAs(AdminClient& client, const std::string& path) {
