@@ -18,6 +18,7 @@
  */
 #define HR_FLOW_TCP_NS 7500000000000ull
 #define HR_FLOW_CLOSING_NS 120000000000ull
+#define HR_FLOW_TIMEOUT_MOST_NS 86400000000000ull /* the bound of flow_timeout in config.proto */
 #define HR_FLOW_STAMP_NS 1000000000ull /* how often a busy flow's time is written: both directions share its line */
 
 /* Offsets in a header, RFC 9293 section 3.1. */
@@ -48,10 +49,9 @@ HR_INLINE __u64 hr_flow_udp_ns(const struct hr_service_config *config) {
   return lifetime_ns > HR_FLOW_UDP_NS ? lifetime_ns : HR_FLOW_UDP_NS;
 }
 
-/* An entry of `crowded_flows` is in use: looked for until it has been silent for as long as TCP may be, or has ended.
- */
+/* An entry of `crowded_flows` is in use: looked for until it has been silent for as long as it may be, or has ended. */
 HR_INLINE void hr_flow_is_in_crowd(int tcp, int closing, __u64 now_ns) {
-  __u64 until_ns = now_ns + (tcp && closing ? HR_FLOW_CLOSING_NS : HR_FLOW_TCP_NS);
+  __u64 until_ns = now_ns + (!tcp ? HR_FLOW_TIMEOUT_MOST_NS : closing ? HR_FLOW_CLOSING_NS : HR_FLOW_TCP_NS);
 
   if (until_ns > READ_ONCE(hr_live.crowded_ns[tcp])) WRITE_ONCE(hr_live.crowded_ns[tcp], until_ns + HR_FLOW_STAMP_NS);
 }
