@@ -45,8 +45,19 @@ hr_choice_view ViewOf(const ServiceSnapshot& snapshot) {
   return view;
 }
 
+// Those that new requests go to, as hr_choose_first() narrows them.
+uint32_t ServingPlaces(const ServiceSnapshot& snapshot) {
+  const hr_choice_view view = ViewOf(snapshot);
+  const uint32_t healthy = hr_choice_narrow(view.present, snapshot.dry_run ? ~0u : view.healthy);
+  return hr_choice_narrow(healthy, ~uint32_t{view.drained});
+}
+
+// A pinned backend that is gone around leaves the shares to the others.
 bool HasShares(const v1::Service& service, const ServiceSnapshot& snapshot) {
-  return (service.prefer() == v1::PREFER_EACH || service.prefer() == v1::PREFER_SOURCE) && snapshot.leader.pinned == 0;
+  const size_t pinned = snapshot.leader.leader;
+  const bool alone =
+      snapshot.leader.pinned != 0 && pinned < snapshot.backends.size() && (ServingPlaces(snapshot) >> pinned & 1) != 0;
+  return (service.prefer() == v1::PREFER_EACH || service.prefer() == v1::PREFER_SOURCE) && !alone;
 }
 
 // Where no backend gets the requests alone: which ones do.
@@ -257,10 +268,7 @@ size_t RequestsTo(const ServiceSnapshot& snapshot) {
 
 std::vector<double> RequestShares(const v1::Service& service, const ServiceSnapshot& snapshot) {
   std::vector<double> shares(snapshot.backends.size());
-  const hr_choice_view view = ViewOf(snapshot);
-  // As hr_choose_first() narrows them.
-  const uint32_t healthy = hr_choice_narrow(view.present, snapshot.dry_run ? ~0u : view.healthy);
-  const uint32_t places = hr_choice_narrow(healthy, ~uint32_t{view.drained});
+  const uint32_t places = ServingPlaces(snapshot);
   double whole = 0;
   for (size_t i = 0; i < shares.size() && HasShares(service, snapshot); ++i)
     if (places >> i & 1) whole += shares[i] = service.backends(static_cast<int>(i)).weight();

@@ -170,6 +170,9 @@ TEST(RequestShares, AreByWeightAmongBackendsThatCanTakeRequests) {
   EXPECT_THAT(RequestShares(service, dns), ElementsAre(0, 1));
   const v1::Status status = BuildStatus(config, Facts(), fake.snapshot);
   EXPECT_EQ(status.services(0).requests_to(), "b");
+  dns.backends[1].drained = true;
+  EXPECT_EQ(BuildStatus(config, Facts(), fake.snapshot).services(0).requests_to(), "each, by weight: a 100%, b 0%")
+      << "a pinned backend that is gone around leaves the shares to the others";
 }
 
 TEST(BuildStatus, SaysWhatPolicyIsInForce) {
