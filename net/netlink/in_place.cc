@@ -5,7 +5,7 @@
 //   table inet hedgerow-INSTANCE {
 //     chain prerouting { type filter hook prerouting priority raw;
 //       FAMILY daddr . meta l4proto . th dport @live fib daddr oifname "hr0" notrack
-//       iifname "hr0" FAMILY saddr @known notrack
+//       iifname "hr0" FAMILY saddr . meta l4proto . th sport @known notrack
 //     }
 //     chain output { type filter hook output priority raw;
 //       oifname "hr0" FAMILY daddr . meta l4proto . th dport @live notrack
@@ -29,6 +29,7 @@
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <netinet/in.h>
+#include <sys/socket.h>
 
 #include <functional>
 #include <initializer_list>
@@ -47,6 +48,7 @@ using Numbers = std::vector<std::pair<uint16_t, uint32_t>>;  // attributes
 
 constexpr uint32_t kRawPriority = static_cast<uint32_t>(-300);  // of bridges the first of their priorities
 constexpr uint32_t kRegister = NFT_REG32_00;
+constexpr int kSendBytes = 8 << 20;   // of a transaction: every backend of a full instance on a bridge
 constexpr size_t kRegisterBytes = 4;  // and each part of a key is padded to it
 // What the program nft calls these types.
 constexpr uint32_t kMacType = 9, kProtocolType = 12, kPortType = 13, kTypeBits = 6;
@@ -64,7 +66,7 @@ constexpr Family kFamilies[] = {{"live4", "known4", NFPROTO_IPV4, ETH_P_IP, 4, 1
                                 {"live6", "known6", NFPROTO_IPV6, ETH_P_IPV6, 16, 8, 8}};
 const Family& FamilyOf(const Endpoint& endpoint) { return kFamilies[endpoint.address.is_v4() ? 0 : 1]; }
 
-// Of `live`: address, protocol, port.
+// Of both sets: address, protocol, port.
 Bytes KeyOf(const Endpoint& endpoint, int protocol) {
   Bytes key(endpoint.address.wire().begin(), endpoint.address.wire().end());
   key.insert(key.end(), {static_cast<uint8_t>(protocol), 0, 0, 0});
@@ -183,7 +185,7 @@ class Changes {
   uint32_t sets_ = 0;
 };
 
-// Expressions one after the other, the key of `live` between them.
+// Expressions one after the other, the key of a set between them.
 std::vector<Expression> Matching(std::initializer_list<Expression> before, const Family& family, bool source,
                                  std::initializer_list<Expression> after) {
   const uint32_t next = kRegister + family.address_bytes / kRegisterBytes;
@@ -205,16 +207,16 @@ void MakeInet(const InPlaceRules& rules, Changes& out) {
   for (const Family& family : kFamilies) {
     const Expression version = Meta(NFT_META_NFPROTO), is_it = Equals(Bytes{family.protocol});
     out.Set(family.live, NFT_SET_TIMEOUT, family.KeyType(), family.KeyBytes());
-    out.Set(family.known, 0, family.type, family.address_bytes);
+    out.Set(family.known, 0, family.KeyType(), family.KeyBytes());
     out.Rule("prerouting", Matching({version, is_it}, family, false, {In(family.live), leads_there, ours, kNotrack}));
     out.Rule("prerouting",
-             {version, is_it, Meta(NFT_META_IIFNAME), ours, Address(family, true), In(family.known), kNotrack});
+             Matching({version, is_it, Meta(NFT_META_IIFNAME), ours}, family, true, {In(family.known), kNotrack}));
     out.Rule("output",
              Matching({version, is_it, Meta(NFT_META_OIFNAME), ours}, family, false, {In(family.live), kNotrack}));
   }
   for (const Endpoint& each : rules.known)
-    out.Element(NFT_MSG_NEWSETELEM, FamilyOf(each).known,
-                Bytes(each.address.wire().begin(), each.address.wire().end()));
+    for (const int protocol : {IPPROTO_UDP, IPPROTO_TCP})
+      out.Element(NFT_MSG_NEWSETELEM, FamilyOf(each).known, KeyOf(each, protocol));
 }
 
 void MakeBridge(Changes& out) {
@@ -242,6 +244,7 @@ void MakeBridge(Changes& out) {
 absl::Status Commit(std::initializer_list<Changes*> tables, absl::string_view what) {
   auto socket = netlink::Socket::Open({}, NETLINK_NETFILTER);
   if (!socket.ok()) return socket.status();
+  setsockopt(socket->fd(), SOL_SOCKET, SO_SNDBUFFORCE, &kSendBytes, sizeof(kSendBytes));  // else send() refuses it
   const nfgenmsg edge = {.nfgen_family = 0, .version = NFNETLINK_V0, .res_id = htons(NFNL_SUBSYS_NFTABLES)};
   std::vector<Request> requests(1, Request(NFNL_MSG_BATCH_BEGIN, 0, edge));
   for (Changes* table : tables) requests.insert(requests.end(), table->requests().begin(), table->requests().end());
@@ -256,7 +259,12 @@ absl::Status CommitRenewed(const InPlaceRules& rules, Changes& inet, Changes& br
   return Commit({&inet, &bridge}, "the rules for VIPs in place (nftables, with fib)");
 }
 
-// Of what stands; false: nothing does. A kernel without nftables, or without its tables of bridges, has none.
+// A kernel without nftables, or without its tables of bridges, has none.
+absl::Status OkIfNone(absl::Status status) {
+  return absl::IsNotFound(status) || absl::IsUnimplemented(status) ? absl::OkStatus() : status;
+}
+
+// Of what stands; false: nothing does.
 absl::StatusOr<bool> ChangeEach(const std::string& instance, absl::string_view what,
                                 const std::function<void(Changes&)>& change) {
   bool any = false;
@@ -264,7 +272,7 @@ absl::StatusOr<bool> ChangeEach(const std::string& instance, absl::string_view w
     Changes table(instance, family);
     change(table);
     const absl::Status status = Commit({&table}, what);
-    if (!status.ok() && !absl::IsNotFound(status) && !absl::IsUnimplemented(status)) return status;
+    if (absl::Status failed = OkIfNone(status); !failed.ok()) return failed;
     any |= status.ok();
   }
   return any;
@@ -276,7 +284,10 @@ absl::Status PutInPlaceRules(const InPlaceRules& rules) {
   Changes inet(rules.instance, NFPROTO_INET), bridge(rules.instance, NFPROTO_BRIDGE);
   MakeInet(rules, inet);
   if (!rules.bridged.empty()) MakeBridge(bridge);  // which a kernel may lack
-  return CommitRenewed(rules, inet, bridge);
+  const absl::Status status = CommitRenewed(rules, inet, bridge);
+  if (!status.ok() || !rules.bridged.empty()) return status;
+  bridge.Add(NFT_MSG_DELTABLE, NFTA_TABLE_NAME);
+  return OkIfNone(Commit({&bridge}, "removing the rules for backends on bridges"));
 }
 
 absl::Status RenewInPlace(const InPlaceRules& rules) {

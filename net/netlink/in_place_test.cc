@@ -3,6 +3,7 @@
 // The rules of VIPs in place, as the system's own nft shows them: made, renewed, given back and removed as one.
 #include "net/netlink/in_place.h"
 
+#include "absl/strings/str_cat.h"
 #include "net/namespace_test.h"
 
 namespace hedgerow::net {
@@ -34,13 +35,15 @@ TEST_F(InPlaceTest, NftShowsTheRulesAndNoOthersChange) {
     }
     EXPECT_EQ(Lists("chain inet hedgerow-test prerouting", "type filter hook prerouting priority raw; policy accept;"),
               0);
-    EXPECT_EQ(Lists("chain inet hedgerow-test prerouting", "iifname \"hr0\" ip saddr @known4 notrack"), 0);
+    EXPECT_EQ(Lists("chain inet hedgerow-test prerouting",
+                    "iifname \"hr0\" ip saddr . meta l4proto . th sport @known4 notrack"),
+              0);
     EXPECT_EQ(
         Lists("chain inet hedgerow-test output", "oifname \"hr0\" ip daddr . meta l4proto . th dport @live4 notrack"),
         0);
     EXPECT_EQ(Lists("set inet hedgerow-test live4", "10.96.0.10 . tcp . 53 expires"), 0);
     EXPECT_EQ(Lists("set inet hedgerow-test live6", "fd00::a . udp . 53 expires"), 0);
-    EXPECT_EQ(Lists("set inet hedgerow-test known6", "elements = { fd00::a }"), 0);
+    EXPECT_EQ(Lists("set inet hedgerow-test known6", "fd00::a . udp . 53"), 0);
     EXPECT_EQ(Lists("chain bridge hedgerow-test prerouting",
                     "ether daddr set ip saddr . meta l4proto . th sport map @live4 meta pkttype set host"),
               0);
@@ -57,6 +60,16 @@ TEST_F(InPlaceTest, WhatIsPutAgainReplacesTheFormerRules) {
     ASSERT_THAT(PutInPlaceRules(rules_), IsOk());
     EXPECT_NE(Lists("set inet hedgerow-test live4", "elements"), 0);
     EXPECT_EQ(Shell("test $(nft list chain inet hedgerow-test output | grep -c notrack) = 2"), 0);
+    EXPECT_NE(Lists("tables", "bridge hedgerow-test"), 0) << "it has nothing to send up any more";
+    ASSERT_THAT(PutInPlaceRules(rules_), IsOk()) << "nor is it missed";
+  });
+}
+
+TEST_F(InPlaceTest, AsManyBackendsAsAnInstanceHasFitOneTransaction) {
+  InNamespace([&] {
+    for (int i = 0; i < 1024; ++i) rules_.bridged[{Ip(absl::StrCat("fd44::", absl::Hex(i))), 53}] = {2, 0, 0, 0, 0, 1};
+    ASSERT_THAT(PutInPlaceRules(rules_), IsOk());
+    EXPECT_THAT(RenewInPlace(rules_), IsOk());
   });
 }
 
@@ -82,7 +95,7 @@ TEST_F(InPlaceTest, WhatIsGivenBackIsNotLiveAndWhatIsRemovedIsGone) {
     EXPECT_THAT(GiveBackInPlace("test"), IsOk());
     EXPECT_NE(Lists("set inet hedgerow-test live4", "elements"), 0);
     EXPECT_NE(Lists("map bridge hedgerow-test live6", "elements"), 0);
-    EXPECT_EQ(Lists("set inet hedgerow-test known4", "10.96.0.10"), 0);
+    EXPECT_EQ(Lists("set inet hedgerow-test known4", "10.96.0.10 . tcp . 53"), 0);
     EXPECT_TRUE(RemoveInPlaceRules("test").value());
     EXPECT_FALSE(RemoveInPlaceRules("test").value());
     EXPECT_EQ(Shell("test -z \"$(nft list tables)\""), 0);
