@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "absl/strings/str_cat.h"
+#include "operate/event_loop.h"
 
 namespace hedgerow {
 namespace {
@@ -126,12 +127,17 @@ absl::Status KernelPolicy::SetUnhealthy(const std::string& service, const std::v
   });
 }
 
-// One of the two kinds of places in the word; the daemon renews both.
+// One of the two kinds of places in the word, which has one time: the other kind stays for as long as it was told. What
+// an earlier daemon has told ends with the word.
 absl::Status KernelPolicy::SetPlaces(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns,
-                                     int shift) {
+                                     bool failing) {
   return Of(service, [&](const ServiceSpec& spec, Policy& policy) {
-    const uint64_t others = policy.unrouted & HR_UNROUTED_PLACES << (HR_FAILING_SHIFT - shift);
-    const uint64_t places = Places(spec, backends) << shift | others;
+    std::array<uint64_t, 2>& until =
+        until_ns_.try_emplace(spec.id, std::array<uint64_t, 2>{policy.unrouted, policy.unrouted}).first->second;
+    until.at(failing) = until_ns;
+    uint64_t others = policy.unrouted & HR_UNROUTED_PLACES << (failing ? 0 : HR_FAILING_SHIFT);
+    if (until.at(!failing) <= static_cast<uint64_t>(MonotonicNs())) others = 0;
+    const uint64_t places = Places(spec, backends) << (failing ? HR_FAILING_SHIFT : 0) | others;
     const uint64_t word = places == 0 ? 0 : (until_ns >> 2 * HR_FAILING_SHIFT << 2 * HR_FAILING_SHIFT) | places;
     if (policy.unrouted != word) policy.unrouted = word;
   });

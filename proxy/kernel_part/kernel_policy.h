@@ -5,6 +5,8 @@
 // program ever sees half of a change; a pin goes through the control program. Called on the event loop's thread only.
 #pragma once
 
+#include <array>
+#include <map>
 #include <optional>
 #include <string>
 
@@ -31,10 +33,10 @@ class KernelPolicy final : public LivePolicy {
   absl::Status SetUnhealthy(const std::string& service, const std::vector<size_t>& backends) override;
   absl::Status SetUnrouted(const std::string& service, const std::vector<size_t>& backends,
                            uint64_t until_ns) override {
-    return SetPlaces(service, backends, until_ns, 0);
+    return SetPlaces(service, backends, until_ns, false);
   }
   absl::Status SetFailing(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns) override {
-    return SetPlaces(service, backends, until_ns, HR_FAILING_SHIFT);
+    return SetPlaces(service, backends, until_ns, true);
   }
   absl::Status TestHedge(const std::string& service, const hr_address& client, uint16_t port,
                          uint64_t until_ns) override;
@@ -44,7 +46,8 @@ class KernelPolicy final : public LivePolicy {
   void HedgeUntil(uint64_t until_ns) { memory_.Wheel().hedge_until_ns = until_ns; }
 
  private:
-  absl::Status SetPlaces(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns, int shift);
+  absl::Status SetPlaces(const std::string& service, const std::vector<size_t>& backends, uint64_t until_ns,
+                         bool failing);
   // `change`: of the service of this name and its policy, or of one of its backends' tuning.
   template <typename Change>
   absl::Status Of(const std::string& name, const Change& change) const;
@@ -54,6 +57,7 @@ class KernelPolicy final : public LivePolicy {
   const KernelObject& object_;
   const KernelMemory& memory_;
   const DataPlaneSpec& spec_;
+  std::map<uint32_t, std::array<uint64_t, 2>> until_ns_;  // by service: of unrouted, and of failing places
 };
 
 }  // namespace hedgerow
