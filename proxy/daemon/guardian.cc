@@ -86,6 +86,7 @@ void Guardian::Repair() {
          absl::StrCat("the clock's queueing discipline cannot be restored: ", std::string(status.message()))});
   }
   repair_problems_ = std::move(restored.problems);
+  programs_serve_ = restored.serves;
 }
 
 void Guardian::KeepUplinkRoutes() {
@@ -93,8 +94,47 @@ void Guardian::KeepUplinkRoutes() {
   instance_.NoteRoutes(facts_);
 }
 
+bool Lender::Look(const std::string& service, bool bad) {
+  const auto found = services_.find(service);
+  if (found != services_.end() && found->second.pause > 0) return --found->second.pause == 0;
+  if (!bad) {
+    if (found != services_.end()) services_.erase(found);
+    return false;
+  }
+  Bad& now = services_[service];
+  if (++now.seconds == kBadSeconds) now = {.seconds = 0, .pause = kPauseSeconds};
+  return now.seconds <= 1;  // the first time the rules may be what is missing
+}
+
+std::set<std::string> Lender::given_back() const {
+  std::set<std::string> names;
+  for (const auto& [name, bad] : services_)
+    if (bad.pause > 0) names.insert(name);
+  return names;
+}
+
+// What is known to serve nothing is not renewed: the owner's rules may lead to backends that answer.
+void Guardian::LookInPlace(const Snapshot* snapshot) {
+  bool now = ++seconds_ % kRenewInPlaceSeconds == 0;
+  for (const v1::Service& service : config_.services()) {
+    if (!service.in_place()) continue;
+    const auto vip = net::IpAddress::Parse(service.vip());
+    const ServiceSnapshot* seen = snapshot == nullptr ? nullptr : FindByName(snapshot->services, service.name());
+    const bool down = seen != nullptr && std::all_of(seen->backends.begin(), seen->backends.end(),
+                                                     [](const auto& each) { return each.health == HR_DOWN; });
+    now |= lender_.Look(service.name(), !programs_serve_ || down || (vip.ok() && self_test_.broken().contains(*vip)));
+  }
+  if (now) KeepInPlace();
+}
+
 void Guardian::KeepInPlace() {
   in_place_problems_.clear();
+  const std::set<std::string> given_back = lender_.given_back();
+  for (const std::string& service : given_back)
+    in_place_problems_.push_back(
+        {ProblemCode::kInPlaceLost, absl::StrCat("service ", service, ": given back to its owner: clients got nothing ",
+                                                 "by the proxy; tried again every minute")});
+  instance_.GiveBack(given_back);
   if (const absl::Status status = instance_.KeepInPlace(); !status.ok())
     in_place_problems_.push_back({ProblemCode::kInPlaceLost, std::string(status.message())});
 }
@@ -121,7 +161,6 @@ void Guardian::EveryTick() {
 void Guardian::EverySecond() {
   if (resting_) return;
   instance_.Beat();
-  if (++seconds_ % kRenewInPlaceSeconds == 0) KeepInPlace();
   RestorePins();
   reload_problem_ = std::string(instance_.ForgetRetired().message());
   follower_->EverySecond();
@@ -130,7 +169,9 @@ void Guardian::EverySecond() {
   if (!uplink_route_problems_.empty()) KeepUplinkRoutes();
   const auto snapshot = instance_.data_plane().reader().Read(/*histograms=*/true);
   if (snapshot.ok()) instance_.NoteAnswers(*snapshot);
-  absl::Status tuned = checks_.Look(facts_, instance_.data_plane().policy());
+  LookInPlace(snapshot.ok() ? &*snapshot : nullptr);
+  absl::Status tuned =
+      checks_.Look(facts_, instance_.data_plane().policy(), snapshot.ok() ? &*snapshot : nullptr, MonotonicNs());
   tuned.Update(snapshot.ok() ? tuner_.Tune(*snapshot, instance_.data_plane().policy()) : snapshot.status());
   data_plane_problem_ = std::string(tuned.message());
   if (snapshot.ok()) ForgetLeaders(*snapshot);

@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -43,6 +44,24 @@ class ClientWatch {
   std::map<std::string, std::deque<Counts>> services_;
 };
 
+// Which services in place are their owners' for now (docs/adr/0061): those that clients have got nothing from for
+// kBadSeconds. While one is given back nothing shows that it would be served again: it is tried after kPauseSeconds.
+class Lender {
+ public:
+  static constexpr int kBadSeconds = 5;  // longer than a rule that was taken away takes to be made again
+  static constexpr int kPauseSeconds = 60;
+  // Once a second, of each service: whether it is bad. True: take over, or give back, at once.
+  bool Look(const std::string& service, bool bad);
+  std::set<std::string> given_back() const;
+
+ private:
+  struct Bad {
+    int seconds = 0;
+    int pause = 0;  // seconds for which it is given back
+  };
+  std::map<std::string, Bad> services_;
+};
+
 class Guardian {
  public:
   // `relink` is called when one of our own interfaces is gone: it is to make the instance whole, with another guardian.
@@ -64,7 +83,8 @@ class Guardian {
  private:
   Guardian(const v1::Config& config, ProxyInstance& instance, DaemonFacts& facts, operate::ProblemLog& problem_log,
            EventLoop& loop, std::function<void()> relink)
-      : instance_(instance),
+      : config_(config),
+        instance_(instance),
         facts_(facts),
         problem_log_(problem_log),
         loop_(loop),
@@ -76,6 +96,7 @@ class Guardian {
   void OnFollowed();
   void KeepUplinkRoutes();
   void KeepInPlace();
+  void LookInPlace(const Snapshot* snapshot);
   void Repair();
   void RestorePins();
   absl::Status RepairClock();
@@ -85,6 +106,7 @@ class Guardian {
   void UpdateProblems();
   void NoteProgramsBefore();
 
+  const v1::Config& config_;
   ProxyInstance& instance_;
   DaemonFacts& facts_;
   operate::ProblemLog& problem_log_;
@@ -103,6 +125,8 @@ class Guardian {
   std::vector<Problem> uplink_route_problems_;
   std::vector<Problem> leader_problems_;
   std::vector<Problem> in_place_problems_;
+  Lender lender_;
+  bool programs_serve_ = true;
   int seconds_ = 0;
   std::vector<Problem> copy_problems_;
   std::vector<Problem> client_problems_;

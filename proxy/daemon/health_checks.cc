@@ -5,7 +5,11 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <set>
+#include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "net/socket_address.h"
 #include "operate/event_loop.h"
 #include "proxy/config/built_in_profiles.h"
@@ -16,6 +20,8 @@ namespace {
 
 constexpr int64_t kSecondNs = 1'000'000'000;
 constexpr int64_t kLastsNs = 3 * kSecondNs;  // without a daemon
+constexpr int64_t kAnswerWithinNs = kSecondNs * 9 / 10;
+constexpr int kDatagrams = 8;  // that are read of a backend in a look
 
 // What cannot be sent is not answered.
 net::UniqueFd Ask(const v1::Backend& backend, const std::string& source, const std::string& question) {
@@ -30,7 +36,9 @@ net::UniqueFd Ask(const v1::Backend& backend, const std::string& source, const s
 
 bool IsAnswered(int socket, const v1::Profile& profile, const std::string& question) {
   std::string reply(2048, '\0');
-  for (ssize_t bytes = 0; (bytes = recv(socket, reply.data(), reply.size(), 0)) >= 0;) {
+  for (int i = 0; i < kDatagrams; ++i) {
+    const ssize_t bytes = recv(socket, reply.data(), reply.size(), 0);
+    if (bytes < 0) return false;
     const ReplyKind kind = JudgeReply(profile, question, {reply.data(), static_cast<size_t>(bytes)}).kind;
     if (kind == ReplyKind::kAnswer || kind == ReplyKind::kNegativeOk) return true;
   }
@@ -39,19 +47,38 @@ bool IsAnswered(int socket, const v1::Profile& profile, const std::string& quest
 
 }  // namespace
 
-absl::Status HealthChecks::Look(DaemonFacts& facts, LivePolicy& policy) {
+void HealthChecks::Begin(DaemonFacts& facts, const Snapshot* snapshot) {
+  std::set<std::pair<std::string, std::string>> checked;
+  for (size_t i = 0; i < backends_.size(); ++i) {
+    const v1::Service& service = config_.services(static_cast<int>(i));
+    backends_[i].resize(service.has_check() ? static_cast<size_t>(service.backends_size()) : 0);
+    const ServiceSnapshot* seen = snapshot == nullptr ? nullptr : FindByName(snapshot->services, service.name());
+    for (size_t j = 0; j < backends_[i].size(); ++j) {
+      const std::string& name = service.backends(static_cast<int>(j)).name();
+      checked.emplace(service.name(), name);
+      const BackendSnapshot* before = seen == nullptr ? nullptr : FindByName(seen->backends, name);
+      backends_[i][j].failing = before != nullptr && before->failing;
+    }
+  }
+  std::erase_if(facts.checks, [&](const auto& each) { return !checked.contains(each.first); });
+}
+
+absl::Status HealthChecks::Look(DaemonFacts& facts, LivePolicy& policy, const Snapshot* snapshot, int64_t now_ns) {
+  if (seconds_ == 0) Begin(facts, snapshot);
   absl::Status first;
   for (size_t i = 0; i < backends_.size(); ++i) {
     const v1::Service& service = config_.services(static_cast<int>(i));
     const v1::Profile profile = service.has_check() ? config::CheckedProfile(service) : v1::Profile();
     const bool due = seconds_ % std::max<int64_t>(1, service.check().every_ns() / kSecondNs) == 0;
-    backends_[i].resize(service.has_check() ? static_cast<size_t>(service.backends_size()) : 0);
+    const ServiceSnapshot* seen = snapshot == nullptr ? nullptr : FindByName(snapshot->services, service.name());
     std::vector<size_t> failing;
+    size_t asked = 0, well = 0;  // of those that requests go to
     for (size_t j = 0; j < backends_[i].size(); ++j) {
       Backend& backend = backends_[i][j];
       const v1::Backend& known = service.backends(static_cast<int>(j));
-      if (backend.socket.valid()) {
-        const bool answered = IsAnswered(backend.socket.get(), profile, backend.question);
+      const bool answered = backend.socket.valid() && IsAnswered(backend.socket.get(), profile, backend.question);
+      // After a late look the next one finds a question that is too young to have failed.
+      if (answered || (backend.socket.valid() && now_ns - backend.asked_ns >= kAnswerWithinNs)) {
         backend.socket.Reset();
         ++facts.checks[{service.name(), known.name()}].at(answered ? 0 : 1);
         backend.streak = answered == backend.failing ? backend.streak + 1 : 0;
@@ -60,16 +87,25 @@ absl::Status HealthChecks::Look(DaemonFacts& facts, LivePolicy& policy) {
           backend.streak = 0;
         }
       }
-      if (due) {
+      if (due && !backend.socket.valid()) {
         std::string random(kQueryRandomBytes, '\0');
         [[maybe_unused]] const ssize_t got = getrandom(random.data(), random.size(), 0);  // so few are never cut short
         backend.question = QueryOf(profile, random).value_or("");
+        backend.asked_ns = now_ns;
         backend.socket = Ask(known, i < facts.paths.size() ? facts.paths[i].source : "", backend.question);
+        if (!backend.socket.valid())
+          first.Update(
+              absl::ErrnoToStatus(errno, absl::StrCat("service ", service.name(), ": its check has no socket")));
       }
       if (backend.failing) failing.push_back(j);
+      const BackendSnapshot* now = seen == nullptr ? nullptr : FindByName(seen->backends, known.name());
+      if (now != nullptr && (now->drained || now->unrouted)) continue;
+      ++asked;
+      well += backend.failing ? 0 : 1;
     }
-    if (failing.size() == backends_[i].size()) failing.clear();  // that says nothing of one
-    first.Update(policy.SetFailing(service.name(), failing, static_cast<uint64_t>(MonotonicNs() + kLastsNs)));
+    // Where all fail that are asked, that says nothing of one; one that is drained is not to get their requests.
+    if (asked > 0 ? well == 0 : failing.size() == backends_[i].size()) failing.clear();
+    first.Update(policy.SetFailing(service.name(), failing, static_cast<uint64_t>(now_ns + kLastsNs)));
   }
   ++seconds_;
   return first;

@@ -17,16 +17,20 @@ class HealthChecks {
  public:
   explicit HealthChecks(const v1::Config& config)
       : config_(config), backends_(static_cast<size_t>(config.services_size())) {}
-  // Once a second: judges what was asked a second before, and asks anew where it is time.
-  absl::Status Look(DaemonFacts& facts, LivePolicy& policy);
+  // Once a second: judges what was asked a second before, and asks anew where it is time. `snapshot` may be null; the
+  // first one has the verdicts of the daemon, or of the configuration, before.
+  absl::Status Look(DaemonFacts& facts, LivePolicy& policy, const Snapshot* snapshot, int64_t now_ns);
 
  private:
   struct Backend {
     net::UniqueFd socket{};  // of the question that waits
     std::string question{};
+    int64_t asked_ns = 0;
     uint32_t streak = 0;  // results in a row that speak against `failing`
     bool failing = false;
   };
+  void Begin(DaemonFacts& facts, const Snapshot* snapshot);
+
   const v1::Config& config_;
   std::vector<std::vector<Backend>> backends_;  // by service
   int64_t seconds_ = 0;

@@ -4,6 +4,7 @@
 #include "proxy/daemon/health_checks.h"
 
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
@@ -58,12 +59,17 @@ class HealthChecksTest : public testing::Test {
                      "}\n      - {name: b, address: 127.0.0.1, port: ", b_.port, "}\n"),
         "c.yaml");
     checks_ = std::make_unique<HealthChecks>(config_);
+    seen_.services.assign(1, {.name = "dns"});
+    seen_.services[0].backends.resize(2);
+    seen_.services[0].backends[0].name = "a";
+    seen_.services[0].backends[1].name = "b";
     facts_.paths = {{.name = "dns", .source = "127.0.0.1", .vip_route = "", .backends = {}}};
   }
   // So many seconds later.
   const std::vector<size_t>& After(int looks) {
     for (int i = 0; i < looks; ++i) {
-      EXPECT_TRUE(checks_->Look(facts_, fake_).ok());
+      now_ns_ += 1'000'000'000;
+      EXPECT_TRUE(checks_->Look(facts_, fake_, &seen_, now_ns_).ok());
       a_.Serve();
       b_.Serve();
     }
@@ -74,6 +80,8 @@ class HealthChecksTest : public testing::Test {
   v1::Config config_;
   DaemonFacts facts_;
   FakeDataPlane fake_;
+  Snapshot seen_;
+  int64_t now_ns_ = 1'000'000'000;
   std::unique_ptr<HealthChecks> checks_;
 };
 
@@ -109,6 +117,56 @@ TEST_F(HealthChecksTest, WhereAllFailNoneIsGoneAround) {
   b_.rcode = 0;
   After(3);
   EXPECT_THAT(After(1), ElementsAre(0));
+}
+
+TEST_F(HealthChecksTest, ADrainedBackendThatAnswersDoesNotMakeTheOthersFail) {
+  Make("    check: {fall: 1}\n");
+  a_.rcode = -1;
+  seen_.services[0].backends[1].drained = true;
+  EXPECT_THAT(After(4), IsEmpty()) << "else it got all requests";
+  seen_.services[0].backends[1].drained = false;
+  EXPECT_THAT(After(1), ElementsAre(0));
+  seen_.services[0].backends[1].unrouted = true;
+  EXPECT_THAT(After(1), IsEmpty());
+}
+
+TEST_F(HealthChecksTest, AVerdictOutlivesAReloadAndCountsOfRemovedBackendsDoNot) {
+  Make("    check: {fall: 1}\n");
+  a_.rcode = -1;
+  EXPECT_THAT(After(2), ElementsAre(0));
+  facts_.checks[{"gone", "a"}] = {1, 1};
+  Make("    check: {fall: 3}\n");
+  seen_.services[0].backends[0].failing = true;
+  EXPECT_THAT(After(1), ElementsAre(0)) << "before anything is asked again";
+  a_.rcode = 0;
+  EXPECT_THAT(After(3), IsEmpty()) << "and answers end it";
+  EXPECT_EQ(facts_.checks.count({"gone", "a"}), 0u);
+  EXPECT_EQ(facts_.checks.count({"dns", "a"}), 1u);
+}
+
+TEST_F(HealthChecksTest, AQuestionIsGivenItsSecondWhenALookWasLate) {
+  Make("    check: {fall: 1}\n");
+  a_.rcode = -1;
+  After(1);
+  now_ns_ -= 800'000'000;  // so soon after the one before
+  EXPECT_THAT(After(1), IsEmpty());
+  EXPECT_EQ(facts_.checks.count({"dns", "a"}), 0u);
+  EXPECT_EQ(facts_.checks.at({"dns", "b"}), (std::array<uint64_t, 2>{1, 0})) << "an answer needs no second";
+  EXPECT_THAT(After(1), ElementsAre(0));
+}
+
+TEST_F(HealthChecksTest, WhatCannotBeAskedIsSaidAndIsNoFailure) {
+  Make("    check: {fall: 1}\n");
+  After(1);
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  const rlimit none = {.rlim_cur = 0, .rlim_max = before.rlim_max};
+  setrlimit(RLIMIT_NOFILE, &none);
+  const absl::Status said = checks_->Look(facts_, fake_, &seen_, now_ns_ += 1'000'000'000);
+  setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_THAT(said.message(), testing::HasSubstr("service dns: its check has no socket"));
+  EXPECT_THAT(After(1), IsEmpty());
+  EXPECT_EQ(facts_.checks.at({"dns", "a"}), (std::array<uint64_t, 2>{1, 0}));
 }
 
 TEST_F(HealthChecksTest, QuestionsAreAsFarApartAsWritten) {

@@ -80,7 +80,10 @@ void SelfTest::Send() {
     return std::none_of(ways.begin(), ways.end(),
                         [&](const Way& way) { return std::pair(way.service, way.uplink) == each.first; });
   });
-  if (ways.empty()) problems_.clear();
+  if (ways.empty()) {
+    problems_.clear();
+    broken_.clear();
+  }
   for (const Way& way : ways) {
     Sent& sent = sent_.emplace_back();
     sent.way = way;
@@ -181,12 +184,15 @@ bool SelfTest::Judge() {
   std::vector<Problem> problems;
   std::set<int> ended_before_ours;  // at these uplinks
   std::set<net::IpAddress> lost;    // a datagram to these VIPs, at least
+  std::set<net::IpAddress> passed;  // likewise
   ended_by_rules_.clear();
+  broken_.clear();
   for (const Sent& sent : sent_) {
     const net::IpAddress vip = VipOf(instance_.data_plane().spec().services[sent.way.service]);
     int& strikes = strikes_[{sent.way.service, sent.way.uplink}];
     if (CameBack(sent)) {
       strikes = 0;
+      passed.insert(vip);
       continue;
     }
     ++strikes;
@@ -200,6 +206,7 @@ bool SelfTest::Judge() {
     if (problem.code == ProblemCode::kProgramBefore) ended_before_ours.insert(static_cast<int>(sent.way.uplink));
     // Rules that end the daemon's test on its way out, and let clients' requests pass, are no reason to move those.
     const bool clients_pass = now[sent.way.service].requests != then.requests;
+    if (problem.code != ProblemCode::kRulesOut || !clients_pass) broken_.insert(vip);
     if (problem.code == ProblemCode::kRulesIn || (problem.code == ProblemCode::kRulesOut && !clients_pass))
       ended_by_rules_.insert(vip);
     const bool told =
@@ -207,6 +214,7 @@ bool SelfTest::Judge() {
     if (!told) problems.push_back(problem);
   }
   sent_.clear();
+  std::erase_if(broken_, [&](const net::IpAddress& vip) { return passed.contains(vip); });
   bool moved = false;
   for (const int uplink : ended_before_ours) moved |= StepForward(uplink);
   if (moved) return false;  // the next round tells whether it helped

@@ -43,6 +43,9 @@ class SelfTest {
   // explains it.
   const std::vector<Problem>& problems() const { return problems_; }
 
+  // VIPs whose clients get nothing by any way, as last judged.
+  const std::set<net::IpAddress>& broken() const { return broken_; }
+
   // Before the daemon says that it is up: FailedPrecondition with every problem, after two seconds at most.
   absl::Status Once();
 
@@ -93,6 +96,7 @@ class SelfTest {
   std::map<std::pair<size_t, uint32_t>, int> strikes_;  // by service and uplink
   std::vector<uint32_t> order_;                         // the programs before ours, as last seen
   std::set<net::IpAddress> ended_by_rules_;             // VIPs; as last judged
+  std::set<net::IpAddress> broken_;
   std::map<net::IpAddress, OtherWay> other_ways_;
   std::vector<Problem> problems_;
 };

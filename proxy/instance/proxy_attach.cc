@@ -205,6 +205,7 @@ ProxyInstance::Restored ProxyInstance::RestoreAttachments() {
       }
       status = again.status();
     }
+    out.serves &= attachment->spec().role == kGuardProgram;
     out.problems.push_back(
         {ProblemCode::kAttachFailed, absl::StrCat("another program removed ours from ", attachment->ToString(), ": ",
                                                   std::string(status.message()))});

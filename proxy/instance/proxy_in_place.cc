@@ -19,11 +19,12 @@ namespace {
 // Answers to what was sent before come within it, but for those of a backend that has stalled.
 constexpr absl::Duration kAnswersTake = absl::Milliseconds(100);
 
-std::set<net::Endpoint> InPlaceOf(const v1::Config& config) {
+std::set<net::Endpoint> InPlaceOf(const v1::Config& config, const std::set<std::string>& but = {}) {
   std::set<net::Endpoint> endpoints;
   for (const v1::Service& service : config.services()) {
     const auto vip = net::IpAddress::Parse(service.vip());
-    if (service.in_place() && vip.ok()) endpoints.insert({*vip, static_cast<uint16_t>(service.port())});
+    if (service.in_place() && vip.ok() && !but.contains(service.name()))
+      endpoints.insert({*vip, static_cast<uint16_t>(service.port())});
   }
   return endpoints;
 }
@@ -35,9 +36,10 @@ bool ProxyInstance::IsInPlace(const net::IpAddress& vip) const {
   return std::any_of(endpoints.begin(), endpoints.end(), [&](const auto& each) { return each.address == vip; });
 }
 
-absl::Status ProxyInstance::KeepInPlace() { return PutInPlace(config_, topology_, InPlaceOf(config_)); }
+absl::Status ProxyInstance::KeepInPlace() { return PutInPlace(config_, topology_, InPlaceOf(config_, given_back_)); }
 
-// Of `config`, as it is reached by `topology`. Answers of every VIP that was in place once are still expected.
+// Of `config`, as it is reached by `topology`. Answers of every VIP that was in place once are still expected, unless
+// it is served otherwise now.
 absl::Status ProxyInstance::PutInPlace(const v1::Config& config, const Topology& topology,
                                        std::set<net::Endpoint> live) {
   net::InPlaceRules wanted = {.instance = config.instance(),
@@ -46,13 +48,18 @@ absl::Status ProxyInstance::PutInPlace(const v1::Config& config, const Topology&
                               .live = std::move(live),
                               .bridged = {}};
   wanted.known.insert(wanted.live.begin(), wanted.live.end());
-  if (wanted.known.empty()) return absl::OkStatus();
+  for (const v1::Service& service : config.services()) {
+    const auto vip = net::IpAddress::Parse(service.vip());
+    if (!service.in_place() && vip.ok()) wanted.known.erase({*vip, static_cast<uint16_t>(service.port())});
+  }
+  if (wanted.known.empty() && in_place_.known.empty()) return absl::OkStatus();
   for (const v1::Service& service : config.services()) {
     for (const v1::Backend& backend : service.backends()) {
       const BackendPath* path = topology.Find(service.name(), backend.name());
       const auto address = net::IpAddress::Parse(backend.address());
       const auto uplink = path == nullptr ? topology.uplinks.end() : topology.uplinks.find(path->uplink);
-      if (service.in_place() && address.ok() && uplink != topology.uplinks.end() && uplink->second.kind == "bridge")
+      const bool taken = service.in_place() && !given_back_.contains(service.name());
+      if (taken && address.ok() && uplink != topology.uplinks.end() && uplink->second.kind == "bridge")
         wanted.bridged[{*address, static_cast<uint16_t>(backend.port())}] = uplink->second.mac;
     }
   }
@@ -72,21 +79,21 @@ absl::Status ProxyInstance::PutInPlace(const v1::Config& config, const Topology&
 
 // The first step of a reload: what `next` does not take over is its owner's before the kernel part forgets it.
 absl::Status ProxyInstance::GiveBackBefore(const v1::Config& next) {
-  const std::set<net::Endpoint> now = InPlaceOf(config_), then = InPlaceOf(next);
+  const std::set<net::Endpoint> now = InPlaceOf(config_, given_back_), then = InPlaceOf(next, given_back_);
   std::set<net::Endpoint> kept;
   std::set_intersection(now.begin(), now.end(), then.begin(), then.end(), std::inserter(kept, kept.end()));
   return kept == now ? absl::OkStatus() : PutInPlace(config_, topology_, std::move(kept));
 }
 
-// Answers are led past connection tracking for as long as the proxy interface brings any: this goes last.
+// Answers are led past connection tracking for as long as the proxy interface brings any: this goes last. An earlier
+// daemon of a configuration before may have made them.
 void ProxyInstance::PushUndoOfInPlace() {
-  undo_.Push("removing the rules for VIPs in place", [this] {
-    return in_place_.known.empty() ? absl::OkStatus() : net::RemoveInPlaceRules(config_.instance()).status();
-  });
+  undo_.Push("removing the rules for VIPs in place",
+             [this] { return net::RemoveInPlaceRules(config_.instance()).status(); });
 }
 
 void ProxyInstance::FollowInPlace(const v1::Config& next, const Topology& topology) {
-  if (const absl::Status status = PutInPlace(next, topology, InPlaceOf(next)); !status.ok())
+  if (const absl::Status status = PutInPlace(next, topology, InPlaceOf(next, given_back_)); !status.ok())
     LogError(std::string(status.message()));  // tried again by KeepInPlace()
 }
 

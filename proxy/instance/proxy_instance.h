@@ -89,12 +89,15 @@ class ProxyInstance {
 
   // Takes the VIPs of services with `in_place` over for another net::kInPlaceLife, or puts back what leads there.
   absl::Status KeepInPlace();
+  // Services in place that are their owners' at the next KeepInPlace(), though they are configured.
+  void GiveBack(std::set<std::string> services) { given_back_ = std::move(services); }
   bool IsInPlace(const net::IpAddress& vip) const;
 
   // Attaches programs again that were removed from their hooks.
   struct Restored {
     int programs = 0;
     std::vector<Problem> problems;  // of those that could not be
+    bool serves = true;             // none of these carries requests or answers
   };
   Restored RestoreAttachments();
 
@@ -245,6 +248,7 @@ class ProxyInstance {
       leads_;                                   // as the kernel programs know them; ifindex 0: by the proxy interface
   std::set<std::string> own_addresses_;         // likewise
   net::InPlaceRules in_place_;                  // as they stand
+  std::set<std::string> given_back_;            // names of services
   std::set<net::Neighbour> failed_neighbours_;  // of backends, at the last look
   // Backends that cannot be reached, by service and name, and since when (CLOCK_MONOTONIC).
   std::map<std::pair<std::string, std::string>, int64_t> unrouted_;

@@ -237,6 +237,18 @@ def test_the_end_of_the_interface_gives_back_too_and_a_reload_takes_over_and_giv
     product.finish()
 
 
+def test_an_address_whose_answers_reach_no_client_is_given_back_though_the_daemon_lives(lab, servers, product, owner):
+    up(product)
+    barred = f"table inet barred {{\n chain in {{ type filter hook input priority 0;\n iifname \"hr0\" ip saddr {VIP4} drop\n }}\n}}"
+    with rules(lab.client, barred):
+        wait_until(lambda: not live(lab, product), timeout_s=12, what="given back")
+        assert who_answers(lab.client, VIP4) is not None, "the owner's"
+        time.sleep(6)
+        assert not live(lab, product), "not renewed"
+        assert any("in_place_lost" in text and "given back" in text for text in product.status()["problems"])
+    product.finish()
+
+
 def test_rules_that_others_take_away_are_made_again(lab, servers, product, owner):
     up(product)
     lab.client.run(["nft", "delete", "table", "inet", f"hedgerow-{product.instance}"])
