@@ -174,6 +174,8 @@ absl::Status HkvCallers::Wait(uint64_t until_ns, absl::FunctionRef<absl::Status(
   swept_ns_ = now_ns;
   for (size_t i = 0; i < clients_.size(); ++i) {
     if (absl::Status done = Collect(i, on_ended); !done.ok()) return done;
+    epoll_event event{.events = EPOLLIN, .data = {.u64 = i}};  // EEXIST, unless the client has another socket by now
+    epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, clients_[i]->fd(), &event);
   }
   return absl::OkStatus();
 }

@@ -49,6 +49,7 @@ _REQUEST_FLAGS_AT, _ANSWER_FLAGS_AT, _TAG_BYTES, MAX_CLIENT_BYTES = 3, 24, 8, 31
 NO_SESSION = 0
 # What an ICMP error of an earlier datagram makes of the next call on a connected socket.
 _REFUSALS = (errno.ECONNREFUSED, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENOPROTOOPT)
+SOCKET_PAUSE_S, SOCKET_PAUSE_MAX_S = 1.0, 32.0  # between sockets that are left because nothing is heard; it doubles
 FIRST_PAUSE_S, PAUSE_DOUBLINGS = 0.005, 6  # before a write that was answered OVERLOADED is sent again
 # Without a session no longer: a proxy may send copies of the last one for 60 s, and nodes know a nonce for 70.
 NONCE_IS_REPEATED_FOR_S = 5.0
@@ -322,6 +323,8 @@ class Client:
         self._at = -1  # in _addresses
         self._untried = len(self._addresses)  # may be tried for what is asked
         self._heard = False  # the present one has answered
+        self._heard_at = self._left_at = float("-inf")  # and when it last has; when a socket was last left because of silence
+        self._socket_pause_s = SOCKET_PAUSE_S
         self._socket = sock if sock is not None else self._connect_next()
         self.session, self.token = NO_SESSION, 0
         self.unpaired = 0  # datagrams that were no answer to what was asked: late, duplicate, foreign
@@ -369,6 +372,13 @@ class Client:
             moved = self._connect_next()
             self._socket.close()
             self._socket = moved
+
+    def _leave_silent_socket(self, asked_at: float) -> None:
+        """At most once a second, since each one takes a source port."""
+        now = time.monotonic()
+        if self._heard_at < asked_at and now >= self._left_at + self._socket_pause_s:
+            self._left_at, self._socket_pause_s = now, min(2 * self._socket_pause_s, SOCKET_PAUSE_MAX_S)
+            self._reconnect()
 
     def _be_of_this_process(self) -> None:
         if self._forked == _forks:
@@ -472,7 +482,7 @@ class Client:
                     answer.status = OVERLOADED
                 return answer
             if repeat_at is None:
-                self._reconnect()
+                self._leave_silent_socket(deadline - timeout_s)
                 raise NoAnswer(timeout_s, refused > 0, self._last_unproven)
             left_s = deadline - time.monotonic()
             if time.monotonic() >= settle_by - settle_s / 4:
@@ -512,6 +522,8 @@ class Client:
                     self._send(self._asked)
                 continue  # an ICMP error does not mean that no other server answers
             answer = parse_answer(datagram)
+            if answer is not None and (self._credentials is None or self._credentials.proves(datagram)):
+                self._heard_at, self._socket_pause_s = time.monotonic(), SOCKET_PAUSE_S
             if answer is None or (answer.client_id, answer.seq) != (client_id, seq) or not (
                     answer.kind in kinds or answer.status in (MALFORMED, UNKNOWN_VERSION)):
                 self.unpaired += 1

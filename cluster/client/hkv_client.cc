@@ -10,6 +10,7 @@
 #include <ctime>
 #include <utility>
 
+#include <fcntl.h>
 #include <netdb.h>
 #include <poll.h>
 #include <pthread.h>
@@ -26,6 +27,7 @@ namespace hedgerow::client {
 namespace {
 
 constexpr int kReceiveBuffer_bytes = 1 << 20;
+constexpr uint64_t kSocketPauseMax_ns = 32'000'000'000;
 
 uint64_t Timeout_ns(absl::Duration timeout) {
   return static_cast<uint64_t>(std::max<int64_t>(0, absl::ToInt64Nanoseconds(timeout)));
@@ -193,6 +195,7 @@ absl::Status HkvClient::Start() {
   kv::SessionName secret;
   if (getrandom(&secret, sizeof(secret), 0) != sizeof(secret)) return absl::ErrnoToStatus(errno, "getrandom");
   address_ = 0;
+  heard_ = false;
   absl::Status connected = ConnectSocket();
   while (!connected.ok() && address_ + 1 < addresses_.size()) {
     ++address_;
@@ -209,17 +212,23 @@ absl::Status HkvClient::Start() {
   return absl::OkStatus();
 }
 
-// To the present address. Closes the former socket: after a fork that is this process's descriptor, and the parent has
-// its own.
+// To the present address, under the former socket's number: after a fork that is this process's descriptor, and the
+// parent has its own. An error leaves the former one as it is.
 absl::Status HkvClient::ConnectSocket() {
-  if (fd_ >= 0) close(fd_);
   const Address& to = addresses_[address_];
-  fd_ = socket(to.socket_address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
-  if (fd_ < 0) return absl::ErrnoToStatus(errno, "socket");
-  if (connect(fd_, reinterpret_cast<const sockaddr*>(&to.socket_address), to.bytes) != 0)
-    return absl::ErrnoToStatus(errno, TextOf(to));
-  setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
-  heard_ = false;
+  const int made = socket(to.socket_address.ss_family, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (made < 0) return absl::ErrnoToStatus(errno, "socket");
+  if (connect(made, reinterpret_cast<const sockaddr*>(&to.socket_address), to.bytes) != 0 ||
+      (fd_ >= 0 && dup3(made, fd_, O_CLOEXEC) < 0)) {
+    const absl::Status failed = absl::ErrnoToStatus(errno, TextOf(to));
+    close(made);
+    return failed;
+  }
+  setsockopt(made, SOL_SOCKET, SO_RCVBUF, &kReceiveBuffer_bytes, sizeof(kReceiveBuffer_bytes));
+  if (fd_ < 0)
+    fd_ = made;
+  else
+    close(made);
   return absl::OkStatus();
 }
 
@@ -227,26 +236,25 @@ absl::Status HkvClient::ConnectSocket() {
 void HkvClient::TryNextAddress() {
   if (heard_ || untried_ == 0) return;
   const size_t refused = address_;
-  absl::Status connected = absl::UnknownError("");
-  while (untried_ > 0 && !connected.ok()) {
+  while (untried_ > 0) {
     --untried_;
     address_ = (address_ + 1) % addresses_.size();
-    connected = ConnectSocket();
+    if (ConnectSocket().ok()) return requests_.RepeatAll(operate::Monotonic_ns());
   }
-  if (!connected.ok()) {
-    address_ = refused;
-    (void)ConnectSocket();  // it could be connected to before
-    return;
-  }
-  requests_.RepeatAll(operate::Monotonic_ns());
+  address_ = refused;
 }
 
 // A socket keeps the source address that it was connected with, which may leave this host: DHCP gives another one, a
-// tunnel comes or goes. Then IPv4 sends nothing, and IPv6 what no answer finds its way back to.
-void HkvClient::Reconnect() {
-  const bool heard = heard_;
-  (void)ConnectSocket();  // else the next datagram tries again
-  heard_ = heard;
+// tunnel comes or goes. Then IPv4 sends nothing, and IPv6 what no answer finds its way back to. An answer on its way to
+// the former socket is lost, so a request that waits is given its whole time, and a server that is away costs few.
+void HkvClient::LeaveSilentSocket(uint64_t now_ns) {
+  if (now_ns < requests_.next_deadline_ns() || now_ns < socket_kept_until_ns_ ||
+      now_ns < std::max(heard_ns_, requests_.oldest_sent_ns()) + requests_.longest_timeout_ns()) {
+    return;
+  }
+  socket_kept_until_ns_ = now_ns + socket_pause_ns_;
+  socket_pause_ns_ = std::min(2 * socket_pause_ns_, kSocketPauseMax_ns);
+  (void)ConnectSocket();
 }
 
 bool HkvClient::IsOfThisProcess() const { return forks_ == forks.load(std::memory_order_relaxed); }
@@ -297,8 +305,8 @@ void HkvClient::Send(std::string datagram) {
   // A connected socket reports the ICMP error of an earlier datagram here, and then this one has not left.
   for (int i = 0; sent < 0 && i < 2; ++i) {
     const int error = errno == EDESTADDRREQ ? ENETUNREACH : errno;  // a socket that found no route is not connected
-    if (i == 0 && (error == ENETUNREACH || error == EINVAL || error == EBADF))
-      Reconnect();
+    if (i == 0 && (error == ENETUNREACH || error == EINVAL))
+      (void)ConnectSocket();  // its source address has left this host
     else if (IsRefusal(error))
       Refused(error);
     else if (error != EINTR)
@@ -329,7 +337,7 @@ std::optional<wire::HkvAnswer> HkvClient::TakeAnswer(std::string_view datagram) 
     unproven_ = status.ok() ? std::string(Name(answer->status)) : std::string(status.message());
     return std::nullopt;
   }
-  if (answer.has_value()) heard_ = spoke_ = true;
+  if (answer.has_value()) heard_ = true;
   return answer;
 }
 
@@ -345,6 +353,9 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
     }
     std::optional<wire::HkvAnswer> answer = TakeAnswer({bytes.data(), static_cast<size_t>(received)});
     if (!answer.has_value()) continue;
+    heard_ns_ = now_ns;
+    socket_pause_ns_ = kSocketPauseMin_ns;
+    socket_kept_until_ns_ = std::min(socket_kept_until_ns_, now_ns + kSocketPauseMin_ns);
     const uint64_t to_be_repeated = requests_.to_be_repeated();
     std::optional<Outcome> outcome = requests_.Answer(*std::move(answer), now_ns);
     if (outcome.has_value()) {
@@ -354,12 +365,11 @@ void HkvClient::Collect(uint64_t now_ns, std::vector<Outcome>& outcomes) {
       ++counters_.unpaired;
     }
   }
-  const uint64_t given_up = counters_.gave_up;
+  LeaveSilentSocket(now_ns);
   while (std::optional<Outcome> outcome = requests_.GiveUp(now_ns)) {
     ++counters_.gave_up;
     outcomes.push_back(*std::move(outcome));
   }
-  if (counters_.gave_up != given_up && !std::exchange(spoke_, false)) Reconnect();
   while (const std::optional<Draft> draft = requests_.Repeat(now_ns)) {
     ++counters_.sent_again;
     Send(draft->datagram);

@@ -108,8 +108,9 @@ class HkvClient {
   absl::StatusOr<std::vector<std::string>> Write(std::vector<kv::Operation> operations, absl::Duration timeout);
 
   uint64_t session() const { return IsOfThisProcess() ? requests_.session() : 0; }
-  // Readable: Poll has something. Another one after a fork, from the next call on, and after a refusal that makes it
-  // try another address.
+  // Readable: Poll has something. The number stays; the socket under it becomes another one after a fork, from the
+  // next call on, after a refusal that makes it try another address, and after silence. epoll(7) forgets the former
+  // one: add the number again before each wait, and leave EEXIST alone.
   int fd() const { return fd_; }
   const Counters& counters() const { return counters_; }
 
@@ -119,7 +120,7 @@ class HkvClient {
   absl::Status Start();
   absl::Status ConnectSocket();
   void TryNextAddress();
-  void Reconnect();
+  void LeaveSilentSocket(uint64_t now_ns);
   bool IsOfThisProcess() const;
   absl::Status BeOfThisProcess();
   bool LacksSession() const { return !without_session_ && requests_.session() == 0; }
@@ -134,7 +135,10 @@ class HkvClient {
   size_t address_ = 0;  // the one that fd_ is connected to
   size_t untried_ = 0;  // how many others may be tried for what waits
   bool heard_ = false;  // it has answered
-  bool spoke_ = false;  // so it has since a request was given up
+  static constexpr uint64_t kSocketPauseMin_ns = 1'000'000'000;
+  uint64_t heard_ns_ = 0;                          // when it last has
+  uint64_t socket_kept_until_ns_ = 0;              // whatever the silence
+  uint64_t socket_pause_ns_ = kSocketPauseMin_ns;  // the next one's; doubles until something is heard
   size_t outstanding_max_;
   std::optional<Credentials> credentials_;
   std::string unproven_{};    // the status of the last such answer

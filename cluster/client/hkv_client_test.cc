@@ -2,11 +2,14 @@
 #include "cluster/client/hkv_client.h"
 
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <functional>
 #include <memory>
+#include <set>
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -127,14 +130,60 @@ TEST_F(HkvClientTest, ASourceAddressThatHasLeftTheHostIsReplaced) {
   EXPECT_EQ(tried, absl::OkStatus()) << "needs root: sudo ./dev test";
 }
 
-TEST_F(HkvClientTest, AfterTwoRequestsWithoutAnyAnswerItAsksByAnotherSocket) {
+TEST_F(HkvClientTest, AfterARequestWithoutAnyAnswerItAsksByAnotherSocketUnderTheSameNumber) {
   std::atomic<uint16_t> unreachable = 0;
   Start([&](const wire::HkvRequest&) { return FakeServer::Treatment{.lost = server_->client_port() == unreachable}; });
   client_->WriteWithoutSession();
   ASSERT_EQ(client_->Put("a", "x", kTimeout), absl::OkStatus());
   unreachable = server_->client_port();
-  for (int i = 0; i < 2; ++i) EXPECT_TRUE(absl::IsDeadlineExceeded(client_->Put("a", "y", kShort)));
+  const int fd = client_->fd();
+  EXPECT_TRUE(absl::IsDeadlineExceeded(client_->Put("a", "y", kShort)));
+  const int other = open("/dev/null", O_RDONLY | O_CLOEXEC);  // takes the lowest number that is free
   EXPECT_EQ(client_->Put("a", "y", kTimeout), absl::OkStatus());
+  EXPECT_EQ(client_->fd(), fd);
+  close(other);
+}
+
+TEST_F(HkvClientTest, ARequestThatIsGivenUpLeavesTheAnswersOfOthersAlone) {
+  Start([&](const wire::HkvRequest& request) {
+    return FakeServer::Treatment{.lost = request.kind == wire::HkvKind::kGet, .delay = std::chrono::milliseconds(300)};
+  });
+  client_->WriteWithoutSession();
+  const kv::Operation put{.kind = kv::OperationKind::kPut, .key = "a", .value = "x"};
+  ASSERT_TRUE(client_->SendWrite({put}, absl::Seconds(3)).ok());
+  for (int i = 0; i < 2; ++i) EXPECT_TRUE(absl::IsDeadlineExceeded(client_->Get("a", kShort).status()));
+  const std::vector<Outcome> outcomes = client_->Poll(kTimeout);
+  ASSERT_EQ(outcomes.size(), 1u);
+  EXPECT_TRUE(outcomes[0].answer.has_value());
+}
+
+TEST_F(HkvClientTest, RequestsThatAreUnderWayAtOnceAreAnsweredAgainAfterAnOutage) {
+  std::atomic<bool> is_down = false;
+  std::set<uint16_t> ports;
+  std::atomic<const FakeServer*> server = nullptr;
+  Start([&](const wire::HkvRequest&) {
+    ports.insert(server.load()->client_port());
+    return FakeServer::Treatment{.lost = is_down, .delay = std::chrono::milliseconds(5)};
+  });
+  server = server_.get();
+  // A thousand requests a second, and the part of them that is answered.
+  const auto ask = [&](absl::Duration lasts) {
+    const HkvClient::Counters before = client_->counters();
+    for (const absl::Time until = absl::Now() + lasts; absl::Now() < until; absl::SleepFor(absl::Milliseconds(1))) {
+      EXPECT_TRUE(client_->SendGet("a", absl::Milliseconds(100)).ok());
+      client_->Poll(absl::ZeroDuration());
+    }
+    const HkvClient::Counters& after = client_->counters();
+    return static_cast<double>(after.answered - before.answered) / static_cast<double>(after.sent - before.sent);
+  };
+  EXPECT_GT(ask(absl::Milliseconds(500)), 0.5);
+  is_down = true;
+  EXPECT_LT(ask(absl::Milliseconds(1500)), 0.1);
+  is_down = false;
+  ask(absl::Milliseconds(300));
+  EXPECT_GT(ask(absl::Milliseconds(500)), 0.5);
+  server_.reset();
+  EXPECT_LE(ports.size(), 4u) << "another one a second at most";
 }
 
 // What `child` writes in a process that was forked off.

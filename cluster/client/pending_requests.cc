@@ -197,6 +197,18 @@ std::optional<Outcome> PendingRequests::GiveUp(uint64_t now_ns) {
   return End(pending_.find(by_deadline_.begin()->second), now_ns);
 }
 
+uint64_t PendingRequests::oldest_sent_ns() const {
+  uint64_t oldest_ns = pending_.empty() ? 0 : UINT64_MAX;
+  for (const auto& [id, pending] : pending_) oldest_ns = std::min(oldest_ns, pending.sent_ns);
+  return oldest_ns;
+}
+
+uint64_t PendingRequests::longest_timeout_ns() const {
+  uint64_t longest_ns = 0;
+  for (const auto& [id, pending] : pending_) longest_ns = std::max(longest_ns, pending.deadline_ns - pending.sent_ns);
+  return longest_ns;
+}
+
 Outcome PendingRequests::End(std::map<Id, Pending>::iterator pending, uint64_t now_ns) {
   const Id id = pending->first;
   const Pending request = std::move(pending->second);

@@ -87,6 +87,8 @@ class PendingRequests {
   uint64_t next_deadline_ns() const { return by_deadline_.empty() ? UINT64_MAX : by_deadline_.begin()->first; }
   // When Repeat has; UINT64_MAX: never.
   uint64_t next_repeat_ns() const { return by_repeat_.empty() ? UINT64_MAX : by_repeat_.begin()->first; }
+  uint64_t oldest_sent_ns() const;      // 0: none is outstanding
+  uint64_t longest_timeout_ns() const;  // of all that are outstanding
   uint64_t to_be_repeated() const { return to_be_repeated_; }
 
   uint64_t session() const { return session_.id; }    // 0: none

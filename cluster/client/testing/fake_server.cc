@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <map>
 #include <optional>
 #include <utility>
 
@@ -69,10 +70,24 @@ FakeServer::~FakeServer() {
 }
 
 void FakeServer::Run() {
+  using Clock = std::chrono::steady_clock;
+  struct Answer {
+    sockaddr_in to{};
+    std::string datagram{};
+    int copies = 0;
+  };
+  std::multimap<Clock::time_point, Answer> answers;
   std::array<char, 2048> bytes;
   while (!stopped_) {
+    for (; !answers.empty() && answers.begin()->first <= Clock::now(); answers.erase(answers.begin())) {
+      const Answer& answer = answers.begin()->second;
+      for (int i = 0; i < answer.copies; ++i) {
+        sendto(fd_, answer.datagram.data(), answer.datagram.size(), 0, reinterpret_cast<const sockaddr*>(&answer.to),
+               sizeof(answer.to));
+      }
+    }
     pollfd readable{.fd = fd_, .events = POLLIN, .revents = 0};
-    if (poll(&readable, 1, 20) <= 0) continue;
+    if (poll(&readable, 1, answers.empty() ? 20 : 1) <= 0) continue;
     sockaddr_in peer{};
     socklen_t length = sizeof(peer);
     const ssize_t received = recvfrom(fd_, bytes.data(), bytes.size(), 0, reinterpret_cast<sockaddr*>(&peer), &length);
@@ -88,10 +103,7 @@ void FakeServer::Run() {
       if (treatment.lost) continue;
       answer = treatment.instead.has_value() ? treatment.instead : store_->Serve(*parsed.request);
     }
-    const std::string datagram = wire::Encode(*answer);
-    for (int i = 0; i < treatment.answers; ++i) {
-      sendto(fd_, datagram.data(), datagram.size(), 0, reinterpret_cast<sockaddr*>(&peer), length);
-    }
+    answers.emplace(Clock::now() + treatment.delay, Answer{peer, wire::Encode(*answer), treatment.answers});
   }
 }
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -40,6 +41,7 @@ class FakeServer {
   struct Treatment {
     int answers = 1;  // 0: done, and not answered
     bool lost = false;
+    std::chrono::milliseconds delay{};  // of the answers
     std::optional<wire::HkvAnswer> instead{};
   };
   using Faults = std::function<Treatment(const wire::HkvRequest&)>;
