@@ -60,6 +60,7 @@ Slot FromRecord(const v1::RecordedSlot& recorded) {
           .restarts = recorded.restarts(),
           .last_exit = recorded.last_exit(),
           .heard = true,
+          .ready = true,
           .says_ready = recorded.says_ready(),
           .udp = {.cookie = recorded.udp_cookie()},
           .tcp = {.cookie = recorded.tcp_cookie()}};
@@ -164,8 +165,9 @@ absl::Status Group::Save() {
 // Timers.
 
 bool Group::IsProven(const Slot& slot, int64_t now_ns) const {
+  if (slot.says_ready && !slot.ready && now_ns - slot.started_ns < kReady_ns) return false;
   if (slot.heard || settings_.heartbeat > absl::ZeroDuration()) return slot.heard;
-  return now_ns - slot.started_ns >= (slot.says_ready ? kReady_ns : kProven_ns);
+  return now_ns - slot.started_ns >= kProven_ns;
 }
 
 // Whether the slot's sources go elsewhere now.

@@ -40,7 +40,8 @@ struct Slot {
   int64_t down_since_ns = 0;  // without a worker, or without a socket that it reads; 0: it has both
   int64_t heard_ns = 0;       // the last heartbeat
   bool heard = false;         // since this worker started
-  bool says_ready = false;    // one of its workers has sent READY=1, so the next ones are waited for until they do
+  bool ready = false;         // this worker has sent READY=1
+  bool says_ready = false;    // its workers send READY=1, so the next ones are waited for until they do
   bool is_silent = false;
   AdoptedSocket udp{}, tcp{};
 

@@ -82,7 +82,7 @@ void Supervisor::StartWorker(MadeSlot& slot) {
   slot.worker.pid = started->pid;  // it may have ended already
   slot.pidfd = std::move(started->pidfd);
   slot.heard_ns = now;
-  slot.heard = slot.is_silent = slot.restart_asked = false;
+  slot.heard = slot.ready = slot.is_silent = slot.restart_asked = false;
   slot.terminated_ns = slot.start_at_ns = slot.down_since_ns = 0;
   LogInfo("slot ", slot.number, ": worker ", started->pid, " started");
   Follow(slot);
@@ -119,7 +119,9 @@ bool Supervisor::OnExit(int place) {
   if (slot.role == Role::kFormer && !stopping_) {
     EndFormer(place);
   } else if (slot.role == Role::kNext && !stopping_) {
-    FailReload(slot, absl::StrCat("the next worker ended before it was ready (", slot.last_exit, ")"));
+    FailReload(slot, slot.terminated_ns != 0
+                         ? NotReady(slot)
+                         : absl::StrCat("the next worker ended before it was ready (", slot.last_exit, ")"));
   } else if (!stopping_ && slot.start_at_ns <= now) {
     StartWorker(slot);
   } else {
@@ -168,6 +170,7 @@ void Supervisor::OnNotice(const Notice& notice) {
       ApplyEmpty();
     }
   }
+  slot->ready |= notice.ready;
   if (notice.ready && !std::exchange(slot->says_ready, true)) (void)Save();
   if (notice.stopping) LogInfo("slot ", slot->number, ": worker ", slot->worker.pid, " is about to end");
 }
@@ -257,6 +260,11 @@ void Supervisor::TickSlot(MadeSlot& slot, int64_t now) {
     const bool silent = settings_.heartbeat > absl::ZeroDuration() &&
                         now - slot.heard_ns > absl::ToInt64Nanoseconds(settings_.heartbeat);
     if (slot.role == Role::kServing) slot.is_silent |= silent;
+    // Another daemon may have taken the place of one that did.
+    if (slot.role == Role::kServing && slot.says_ready && !slot.ready && now - slot.started_ns >= kReady_ns) {
+      slot.says_ready = false;
+      (void)Save();
+    }
   } else if (!stopping_ && slot.role == Role::kServing && now >= slot.start_at_ns) {
     StartWorker(slot);
   }

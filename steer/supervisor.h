@@ -83,6 +83,7 @@ class Supervisor final : public Group {
   // supervisor_change.cc
   void StartNext();
   void TickNext(MadeSlot& slot, int64_t now);
+  static std::string NotReady(const MadeSlot& next);
   void FailReload(MadeSlot& slot, const std::string& why);
 
   // supervisor_show.cc

@@ -64,6 +64,8 @@ absl::StatusOr<v1::Slot> Supervisor::RestartWorker(uint32_t number) {
   if (const auto known = FindSlot(number); !known.ok()) return known.status();
   MadeSlot& slot = ServingSlot(static_cast<int>(number));
   if (stopping_) return absl::UnavailableError("the group is ending");
+  slot.says_ready = false;  // until one of its workers does again: another daemon may have taken its place
+  (void)Save();
   if (slot.has_worker()) {
     slot.restart_asked = true;
     Terminate(slot);
@@ -113,10 +115,16 @@ void Supervisor::StartNext() {
   Pace();
 }
 
+std::string Supervisor::NotReady(const MadeSlot& next) {
+  return next.says_ready ? "the next worker has not said READY=1 within 90 s, as workers of the slot have before; if "
+                           "they no longer do, `hedgerow steer restart` it"
+                         : "the next worker has not said READY=1 or WATCHDOG=1 within 90 s";
+}
+
 void Supervisor::TickNext(MadeSlot& next, int64_t now) {
-  if (next.says_ready ? !next.heard : !IsProven(next, now)) {
+  if (next.says_ready ? !next.ready : !IsProven(next, now)) {
     if (now - next.started_ns < kReady_ns || next.terminated_ns != 0) return;
-    LogWarning("slot ", next.number, ": worker ", next.worker.pid, " is not heard, and is asked to end");
+    LogWarning("slot ", next.number, ": worker ", next.worker.pid, " is asked to end: ", NotReady(next));
     return Terminate(next);
   }
   MadeSlot& former = ServingSlot(next.number);

@@ -241,8 +241,7 @@ def test_the_next_worker_of_a_slot_that_says_ready_is_waited_for_until_it_does(n
     group.run(*SERVER, "--late", str(late), options=QUIC)
     with sessions(net, 20) as open_ones:
         first = {f"ok {pid}" for pid in group.pids().values()}
-        record = group.run_dir / group.name / "record.json"
-        wait_until(lambda: all(slot["says_ready"] for slot in json.loads(record.read_text(encoding="utf-8"))["slots"]), 5, "READY=1 of both")
+        wait_until(lambda: all_say_ready(group), 5, "READY=1 of both")
         if taken_over:
             group.kill()
             group.run(*SERVER, "--late", str(late), options=QUIC)
@@ -253,6 +252,35 @@ def test_the_next_worker_of_a_slot_that_says_ready_is_waited_for_until_it_does(n
                 assert {session.answer for session in (*open_ones, *new_ones)} == first
             assert reload.wait(20) == 0
         assert f"ok {group.pids()[0]}" not in first
+
+
+def all_say_ready(group: Group) -> bool:
+    return all(slot.get("says_ready") for slot in json.loads((group.run_dir / group.name / "record.json").read_text(encoding="utf-8"))["slots"])
+
+
+def test_a_heartbeat_of_a_next_worker_that_still_loads_is_not_its_ready(net, group):
+    loads = group.folder / "loads"
+    group.run(*SERVER, "--loads", str(loads), options=QUIC)
+    wait_until(lambda: all_say_ready(group), 5, "READY=1 of both")
+    first = group.pids()
+    loads.touch()
+    with begun_reload(group, 0) as reload:
+        wait_until(lambda: [each for each in others(group, "starting") if each["seconds_in_state"] > 1], 5, "a next worker that still loads after 1 s")
+        with sessions(net, 20) as open_ones:
+            assert {session.answer for session in open_ones} == {f"ok {pid}" for pid in first.values()}
+        assert reload.wait(20) == 0
+    assert group.pids()[0] != first[0]
+
+
+def test_after_a_restart_a_slot_whose_workers_no_longer_say_ready_is_reloaded(group):
+    mute = group.folder / "mute"
+    group.run(*SERVER, "--mute", str(mute), options=QUIC)
+    wait_until(lambda: all_say_ready(group), 5, "READY=1 of both")
+    mute.touch()
+    group.ask("restart", "0")
+    assert not all_say_ready(group)
+    with begun_reload(group, 0) as reload:
+        assert reload.wait(20) == 0
 
 
 def test_each_reload_in_a_change_is_a_generation_of_its_own(net, group):

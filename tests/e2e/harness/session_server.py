@@ -3,7 +3,7 @@
 SIGTERM serves the sessions that it has, refuses new ones, and ends with the last. It answers the number of the request, and what it did: `ok`,
 `refused` (it ends, and opens none), `lost` (a session that it does not know). Its sockets are handed over (sd_listen_fds(3)), else it binds
 127.0.0.1:2055 with SO_REUSEPORT. Arguments: --fails FILE (it ends at once while FILE exists), --mute FILE (it never says READY=1 while FILE exists),
---late FILE (it begins after 4 s while FILE exists).
+--late FILE (it begins after 4 s while FILE exists), --loads FILE (while FILE exists it says WATCHDOG=1 at once, and begins 1.5 s later).
 """
 
 import os
@@ -30,11 +30,20 @@ def opened() -> socket.socket:
     return sock
 
 
+def notify(state: bytes) -> None:
+    if "NOTIFY_SOCKET" in os.environ:
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
+            to.sendto(state, os.environ["NOTIFY_SOCKET"])
+
+
 def main() -> None:
     if given("--fails"):
         sys.exit(3)
     if given("--late"):
         time.sleep(4)
+    if given("--loads"):
+        notify(b"WATCHDOG=1")
+        time.sleep(1.5)
     sock = opened()
     sock.setblocking(False)
     sessions: dict[bytes, float] = {}
@@ -45,9 +54,8 @@ def main() -> None:
         ends = True
 
     signal.signal(signal.SIGTERM, end)
-    if "NOTIFY_SOCKET" in os.environ and not given("--mute"):
-        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as to:
-            to.sendto(b"READY=1", os.environ["NOTIFY_SOCKET"])
+    if not given("--mute"):
+        notify(b"READY=1")
     while True:
         select.select([sock], [], [], 0.05)
         now = time.monotonic()
