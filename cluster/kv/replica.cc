@@ -287,12 +287,19 @@ std::optional<std::set<std::string>> Replica::KeysOfTail() const {
   return keys;
 }
 
+// What is applied and where the log ends tell all entries between (Log Matching, Raft section 5.3).
+bool Replica::TailMayChange(const std::string& key) {
+  if (tail_.applied != applied_.index || tail_.last != raft_.log().last()) {
+    tail_ = {.applied = applied_.index, .last = raft_.log().last(), .keys = KeysOfTail()};
+  }
+  return !tail_.keys.has_value() || tail_.keys->contains(key);
+}
+
 // R8. A memcached item may also end by the time that an entry tells: its read waits for them all.
 void Replica::ReadTail() {
-  const std::optional<std::set<std::string>> changed = KeysOfTail();
   for (const raft::TailRead& read : outputs_.tail_reads) {
     const std::string* const key = router_.ReadKey(read.tag);
-    if (key != nullptr && changed.has_value() && !changed->contains(*key)) {
+    if (key != nullptr && !TailMayChange(*key)) {
       router_.ReadReady(read.tag, actions_);
     } else {
       Feed(raft::Read{.tag = read.tag, .deadline_ns = read.deadline_ns, .up_to = read.up_to});

@@ -186,6 +186,7 @@ class Replica {
   void Install();
   void Apply();
   std::optional<std::set<std::string>> KeysOfTail() const;
+  bool TailMayChange(const std::string& key);
   void ReadTail();
   void ApplySome(std::span<const raft::Entry> entries);
   void Act();
@@ -202,6 +203,12 @@ class Replica {
   RequestRouter router_;
 
   raft::EntryId applied_;
+  // The keys of the last tail that was asked about.
+  struct {
+    raft::LogIndex applied{};
+    raft::EntryId last{};
+    std::optional<std::set<std::string>> keys{};
+  } tail_;
   uint64_t entries_since_snapshot_ = 0;  // applied
   uint64_t bytes_since_snapshot_ = 0;
   // Of the SnapshotReceived events in todo_, in their order.

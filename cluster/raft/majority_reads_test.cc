@@ -42,6 +42,14 @@ class MajorityReads : public testing::Test {
     return {};
   }
 
+  Message QuestionOf(uint64_t reader) {
+    for (const Message& message : cluster_->network()) {
+      if (message.from == NodeId(reader) && std::holds_alternative<ReadIndexRequest>(message.body)) return message;
+    }
+    ADD_FAILURE() << reader << " has not asked";
+    return {.body = ReadIndexRequest{}};
+  }
+
   std::unique_ptr<TestCluster> cluster_;
   std::unique_ptr<ReadLog> reads_;
   uint64_t tag_ = 1000;
@@ -179,6 +187,13 @@ TEST_F(MajorityReads, AConfigurationThatMayBeGoneBackFromConfirmsNothing) {
   cluster_->DropAll();
   cluster_->Crash(1);
   AskAll(3);
+  const Message question = QuestionOf(3);
+  cluster_->Inject({.from = NodeId(2),
+                    .to = NodeId(3),
+                    .term = question.term,
+                    .config_epoch = question.config_epoch,
+                    .body = LastEntry{.id = std::get<ReadIndexRequest>(question.body).id,
+                                      .last = {.index = cluster_->At(2).log().last_index(), .term = Term(1)}}});
   cluster_->Deliver();
   EXPECT_THAT(reads_->ready, IsEmpty());
   EXPECT_THAT(reads_->tail, IsEmpty());
@@ -200,6 +215,44 @@ TEST_F(MajorityReads, AnAnswerToAnEarlierQuestionDoesNotFit) {
   cluster_->Inject(late);
   cluster_->Deliver();
   EXPECT_THAT(reads_->ready, IsEmpty());
+}
+
+// As the candidate's request for votes does not (dissertation section 4.2.3).
+TEST_F(MajorityReads, AQuestionOfANewerTermDisturbsNoLeaderAndNoFollower) {
+  Start(3);
+  AskAll(3);
+  Message question = QuestionOf(3);
+  cluster_->DropAll();
+  question.term = question.term.Next();
+  for (const uint64_t member : {1, 2}) {
+    question.to = NodeId(member);
+    cluster_->Inject(question);
+  }
+  cluster_->Deliver();
+  EXPECT_EQ(cluster_->At(1).role(), Role::kLeader);
+  for (const uint64_t member : {1, 2}) EXPECT_EQ(cluster_->At(member).term(), Term(1));
+}
+
+TEST_F(MajorityReads, ReadsThatWaitForTheNextQuestionAreAskedForWhenThoseOfTheLastExpire) {
+  Start(3);
+  cluster_->Step(3, Read{.tag = 1, .deadline_ns = cluster_->now_ns() + 1});
+  cluster_->Step(3, Read{.tag = 2, .deadline_ns = UINT64_MAX});
+  cluster_->DropAll();
+  cluster_->Wait(1);
+  cluster_->Tick(3);
+  cluster_->Deliver();
+  EXPECT_THAT(reads_->ready, ElementsAre(2));
+}
+
+TEST(LeaderReads, OnlyTheLastQuestionOfEachFollowerWaits) {
+  LeaderReads reads;
+  for (const uint64_t number : {1, 2, 3}) {
+    for (const uint64_t origin : {2, 3}) reads.Add({.origin = NodeId(origin), .local = {}, .id = {1, number}});
+    reads.Add({.origin = {}, .local = {.tag = number}, .id = {}});
+  }
+  EXPECT_EQ(reads.size(), 5u) << "each of its own";
+  reads.StartRound(1, LogIndex(7));
+  for (const LedRead& read : reads.TakeConfirmed(1)) EXPECT_EQ(read.id.number, read.origin.IsSet() ? 3u : 0u);
 }
 
 }  // namespace

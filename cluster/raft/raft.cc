@@ -91,6 +91,8 @@ bool Raft::AdoptTerm(Context& context, const Message& message) {
   const bool append = std::holds_alternative<AppendRequest>(message.body);
   const bool leads = append || std::holds_alternative<Heartbeat>(message.body);
   if (message.term > term_) {
+    // It may be a candidate's whose vote no member has given. It may not do what its request for votes may not.
+    if (std::holds_alternative<ReadIndexRequest>(message.body)) return false;
     BecomeFollower(context, message.term, leads ? message.from : NodeId());
     return true;
   }

@@ -161,6 +161,8 @@ void Raft::ExpireReads(Context& context) {
     context.out.refused_reads.push_back({waiting.second.tag, RefusalReason::kExpired});
     return true;
   });
+  // No answer would put the next question where the reads of the last one are gone.
+  if (role_ != Role::kLeader && !asked_reads_.asking()) AskForReads(context);
 }
 
 }  // namespace hedgerow::raft

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/raft/reads.h"
 
+#include <algorithm>
+
 namespace hedgerow::raft {
 
 void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<LocalRead>& expired) {
@@ -8,6 +10,16 @@ void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<Loca
                                           [now_ns](const LocalRead& read) { return read.deadline_ns > now_ns; });
   expired.insert(expired.end(), late, reads.end());
   reads.erase(late, reads.end());
+}
+
+void LeaderReads::Add(const LedRead& read) {
+  const auto same = [&read](const LedRead& earlier) { return earlier.origin == read.origin; };
+  const auto found = read.origin.IsSet() ? std::ranges::find_if(waiting_, same) : waiting_.end();
+  if (found == waiting_.end()) {
+    waiting_.push_back(read);
+  } else {
+    *found = read;
+  }
 }
 
 void LeaderReads::StartRound(uint64_t round, LogIndex commit) {

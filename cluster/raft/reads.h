@@ -42,7 +42,8 @@ struct LedRead {
 
 class LeaderReads {
  public:
-  void Add(LedRead read) { waiting_.push_back(read); }
+  // A follower takes an answer to its last question only (FollowerReads), so one of each waits at most.
+  void Add(const LedRead& read);
   bool waiting() const { return !waiting_.empty(); }
   bool confirming() const { return !confirming_.empty(); }
   size_t size() const { return waiting_.size() + confirming_.size(); }
