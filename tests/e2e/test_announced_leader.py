@@ -156,7 +156,7 @@ def test_a_cluster_set_up_anew_is_a_problem_until_its_leader_is_followed(cluster
         cluster.say("c", term=1_001)
     wait_until(lambda: not announced(next(terms) if forgets else 1_001), timeout_s=30, what="the end of it")
     cluster.await_leader("c")
-    assert cluster.ask() == "c"
+    wait_until(lambda: cluster.ask() == "c", what="an answer of it")  # the first request may be a standby's first one, too
 
 
 @FAMILIES

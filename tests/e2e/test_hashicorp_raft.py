@@ -9,12 +9,13 @@ import time
 
 import pytest
 
-from bench import kv, needs
+from bench import kv
 from chaos.systems import HASHICORP, Settings, running
 from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.servers.hashicorp_node import READS
 from deploy.lab.servers.store_node import StoreNode
+from tests import needs
 
 TAG = f"self{os.getpid()}6"
 pytestmark = needs.program("hr-hashicorp-raft")

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from bench import membership, needs
+from bench import membership
 from cluster.client import hkv
 from deploy.lab import Lab
 from deploy.lab.cluster import Cluster, hedgerow_cluster, joining_nodes
@@ -17,6 +17,7 @@ from deploy.lab.data_dirs import DataDirs
 from deploy.lab.members import Delivered, Operator
 from deploy.lab.servers.hedgerow_node import NO_OFFLOADS, PEER_PORT, HedgerowNode, NodeSettings
 from deploy.lab.servers.store_node import NodeState
+from tests import needs
 from test_recovery import wait_for
 
 TAG = f"memb{os.getpid()}"

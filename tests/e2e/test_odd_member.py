@@ -212,7 +212,7 @@ def refused(member: OddMember) -> list[tuple[str, object]]:
         return reason, lambda to, fields=fields: member.seal(kind, to, body, **fields)
 
     sent = [odd("version", version=version) for version in (0, 3, 5, 255)]
-    sent += [odd("kind", kind=kind) for kind in (0, 16, 255)]
+    sent += [odd("kind", kind=kind) for kind in (0, 17, 255)]
     sent += [odd("magic", magic=0), odd("other_cluster", cluster_id=U64), odd("key", key_id=1), odd("tag", tagged=False)]
     sent += [odd("length", bytes=length) for length in (0, 63, 89, 65535)]
     sent += [odd("other_node", to=9), odd("no_member", **{"from": 0}), odd("malformed", incarnation=0), odd("malformed", number=0)]
@@ -250,7 +250,7 @@ def test_nodes_bear_whatever_a_member_says(durability, offloads):
         wait_until(lambda: len({node.status()["applied"] for node in nodes}) == 1, "a follower lags")
         send_and_count(member, nodes, refused(member))
         log_end, term = int(nodes[0].status()["last_index"]), member.term
-        assert set(range(HELLO, PIECE + 1)) == {kind for kind, _ in bodies(log_end, term)}
+        assert set(range(HELLO, LAST_ENTRY + 1)) == {kind for kind, _ in bodies(log_end, term)}
         for header_term in (0, term):
             for kind, body in bodies(log_end, term):
                 for node in nodes:

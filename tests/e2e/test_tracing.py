@@ -67,7 +67,9 @@ def test_for_people_a_request_is_one_line(lab, servers, proxy):
         servers["a"].resume()
         wait_until(lambda: trace.lines(), what="the request's end")
         port = client.port
-        (line,) = trace.end()  # by Ctrl-C, which is no failure; the fifty that nobody hedged are not told
+        lines = trace.end()  # by Ctrl-C, which is no failure; the fifty that were not hedged are not told
+    assert len(lines) <= 2, lines  # one of them may have asked a standby that was never heard
+    (line,) = (line for line in lines if " 0007 " in line)
     for word in (DNS4, f"{lab.client.ipv4}:{port}", " 0007 ", " b |",
                  "0 to a", "answer of b", "loser a dropped"):
         assert word in line, line
