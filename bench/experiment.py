@@ -92,7 +92,7 @@ class Experiment:
 
 
 def results(name: str, arguments: argparse.Namespace) -> Results:
-    """In results/NAME only what was stated: a run with a planted mistake, a quick one, or one of fewer rounds stands beside it."""
+    """In results/NAME only the stated form: a run with a planted mistake, a quick one, or one of fewer rounds stands beside it."""
     given, folder = vars(arguments), name
     if plant := given.get("plant"):
         folder = f"{name}-plant-{plant}"

@@ -81,7 +81,7 @@ class Rig:
 
 @contextlib.contextmanager
 def looking(host: Host, proxy: product.Product, mode: str, seen: dict) -> Iterator[None]:
-    """Observes as `mode` says while the block runs; `seen` counts what was seen."""
+    """Observes as `mode` says while the block runs; `seen` counts events."""
     if mode == "alone":
         yield
         return

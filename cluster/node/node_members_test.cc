@@ -210,7 +210,7 @@ TEST_P(NodeMembersTest, TheLeaderIsRemovedAndIsListenedToNoMore) {
   EXPECT_TRUE(WritesGoOn());
   const uint64_t leader = WaitForLeader();
   EXPECT_NE(leader, former);
-  EXPECT_EQ(StatusOf(leader).peers.size(), 1) << "nobody speaks to it";
+  EXPECT_EQ(StatusOf(leader).peers.size(), 1) << "no member speaks to it";
   // With its log and its old file, and not knowing that it has left.
   const uint64_t term = StatusOf(former).term.value();
   Stop(former);

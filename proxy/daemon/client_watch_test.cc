@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proxy/daemon/guardian.h"
+#include "proxy/daemon/client_watch.h"
 
 namespace hedgerow {
 namespace {

@@ -94,25 +94,6 @@ void Guardian::KeepUplinkRoutes() {
   instance_.NoteRoutes(facts_);
 }
 
-bool Lender::Look(const std::string& service, bool bad) {
-  const auto found = services_.find(service);
-  if (found != services_.end() && found->second.pause > 0) return --found->second.pause == 0;
-  if (!bad) {
-    if (found != services_.end()) services_.erase(found);
-    return false;
-  }
-  Bad& now = services_[service];
-  if (++now.seconds == kBadSeconds) now = {.seconds = 0, .pause = kPauseSeconds};
-  return now.seconds <= 1;  // the first time the rules may be what is missing
-}
-
-std::set<std::string> Lender::given_back() const {
-  std::set<std::string> names;
-  for (const auto& [name, bad] : services_)
-    if (bad.pause > 0) names.insert(name);
-  return names;
-}
-
 // What is known to serve nothing is not renewed: the owner's rules may lead to backends that answer.
 void Guardian::LookInPlace(const Snapshot* snapshot) {
   bool now = ++seconds_ % kRenewInPlaceSeconds == 0;
@@ -217,32 +198,6 @@ void Guardian::ForgetLeaders(const Snapshot& snapshot) {
       data_plane_problem_ = absl::StrCat("the leader of ", service, " cannot be forgotten: ", status.message());
     }
   }
-}
-
-std::vector<Problem> ClientWatch::Look(const Snapshot& snapshot) {
-  std::vector<Problem> problems;
-  for (const ServiceSnapshot& service : snapshot.services) {
-    std::deque<Counts>& counts = services_[service.name];
-    counts.push_back({service.stats.reasons[HR_REASON_NOT_A_CLIENT], service.stats.counters[HR_REQUESTS],
-                      service.stats.counters[HR_UNANSWERED]});
-    if (counts.size() > kSeconds + 1) counts.pop_front();
-    const Counts &then = counts.front(), &now = counts.back();
-    const uint64_t dropped = now.dropped - then.dropped, requests = now.requests - then.requests,
-                   unanswered = now.unanswered - then.unanswered;
-    // Without numbers: the log has each text's begin and end.
-    if (dropped >= kDropped)
-      problems.push_back({ProblemCode::kClientsDropped,
-                          absl::StrCat(service.name, ": packets that this host would have forwarded to the VIP are ",
-                                       "dropped: none of its `clients` sent them (`not_a_client`)")});
-    const bool healthy = std::all_of(service.backends.begin(), service.backends.end(),
-                                     [](const BackendSnapshot& backend) { return backend.health == HR_HEALTHY; });
-    if (healthy && unanswered >= kUnanswered && 10 * unanswered >= 9 * requests)  // else the backends' problem says why
-      problems.push_back(
-          {ProblemCode::kClientsUnanswered,
-           absl::StrCat(service.name, ": hardly any request of the last minute got an answer, though its ",
-                        "backends are healthy")});
-  }
-  return problems;
 }
 
 void Guardian::NoteProgramsBefore() {

@@ -6,20 +6,19 @@
 
 #pragma once
 
-#include <deque>
 #include <functional>
-#include <map>
 #include <memory>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "proxy/admin/status.h"
 #include "proxy/api/config.pb.h"
 #include "proxy/instance/proxy_instance.h"
+#include "proxy/daemon/client_watch.h"
 #include "proxy/daemon/copy_watch.h"
 #include "proxy/daemon/health_checks.h"
 #include "proxy/daemon/leader_watch.h"
+#include "proxy/daemon/lender.h"
 #include "proxy/daemon/network_follower.h"
 #include "proxy/daemon/self_test.h"
 #include "proxy/daemon/tuner.h"
@@ -27,40 +26,6 @@
 #include "operate/problem_log.h"
 
 namespace hedgerow {
-
-// Finds clients that get nothing: forwarded packets that `clients` does not list, and requests that no backend answers
-// though all are healthy.
-class ClientWatch {
- public:
-  static constexpr size_t kSeconds = 60;                // that are looked back at
-  static constexpr uint64_t kDropped = 3;               // one packet is a mistake, three are a client that tries again
-  static constexpr uint64_t kUnanswered = 100;          // and nine of ten requests: names that a policy drops are fewer
-  std::vector<Problem> Look(const Snapshot& snapshot);  // once a second
-
- private:
-  struct Counts {
-    uint64_t dropped, requests, unanswered;
-  };
-  std::map<std::string, std::deque<Counts>> services_;
-};
-
-// Which services in place are their owners' for now (docs/adr/0061): those that clients have got nothing from for
-// kBadSeconds. While one is given back nothing shows that it would be served again: it is tried after kPauseSeconds.
-class Lender {
- public:
-  static constexpr int kBadSeconds = 5;  // longer than a rule that was taken away takes to be made again
-  static constexpr int kPauseSeconds = 60;
-  // Once a second, of each service: whether it is bad. True: take over, or give back, at once.
-  bool Look(const std::string& service, bool bad);
-  std::set<std::string> given_back() const;
-
- private:
-  struct Bad {
-    int seconds = 0;
-    int pause = 0;  // seconds for which it is given back
-  };
-  std::map<std::string, Bad> services_;
-};
 
 class Guardian {
  public:

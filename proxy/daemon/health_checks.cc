@@ -68,7 +68,8 @@ absl::Status HealthChecks::Look(DaemonFacts& facts, LivePolicy& policy, const Sn
   absl::Status first;
   for (size_t i = 0; i < backends_.size(); ++i) {
     const v1::Service& service = config_.services(static_cast<int>(i));
-    const v1::Profile profile = service.has_check() ? config::CheckedProfile(service) : v1::Profile();
+    if (!service.has_check()) continue;  // the verdict of a check that was taken away ends by itself
+    const v1::Profile profile = config::CheckedProfile(service);
     const bool due = seconds_ % std::max<int64_t>(1, service.check().every_ns() / kSecondNs) == 0;
     const ServiceSnapshot* seen = snapshot == nullptr ? nullptr : FindByName(snapshot->services, service.name());
     std::vector<size_t> failing;

@@ -17,7 +17,7 @@ class HealthChecks {
  public:
   explicit HealthChecks(const v1::Config& config)
       : config_(config), backends_(static_cast<size_t>(config.services_size())) {}
-  // Once a second: judges what was asked a second before, and asks anew where it is time. `snapshot` may be null; the
+  // Once a second: judges the questions of a second before, and asks anew where it is time. `snapshot` may be null; the
   // first one has the verdicts of the daemon, or of the configuration, before.
   absl::Status Look(DaemonFacts& facts, LivePolicy& policy, const Snapshot* snapshot, int64_t now_ns);
 

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "proxy/daemon/guardian.h"
+#include "proxy/daemon/lender.h"
 
 namespace hedgerow {
 namespace {

@@ -16,7 +16,7 @@
 namespace hedgerow {
 namespace {
 
-// Answers to what was sent before come within it, but for those of a backend that has stalled.
+// Answers to earlier requests come within it, but for those of a backend that has stalled.
 constexpr absl::Duration kAnswersTake = absl::Milliseconds(100);
 
 std::set<net::Endpoint> InPlaceOf(const v1::Config& config, const std::set<std::string>& but = {}) {

@@ -80,7 +80,7 @@ def test_scenarios_hold_and_their_faults_bite(tmp_path):
     for name, row in rows.items():
         assert row["acked_lost"] == row["double_applied"] == row["client_errors"] == 0 and row["linearizable"], row
         assert list((tmp_path / "raw" / name / "raw").glob("memory-hedgerow-01*.csv.gz"))
-    # A verdict is made again of the raw files alone: of the history, not of what was said of it, and of the fault's traces.
+    # A verdict is made again of the raw files alone: of the history, not of an earlier verdict, and of the fault's traces.
     folder = tmp_path / "raw" / "duplication-requests"
     assert judge([str(folder)]) == 0
     file = folder / "raw" / "memory-hedgerow-01.json"

@@ -75,7 +75,7 @@ class Load:
         time.sleep(1)  # it has begun
 
     def lost(self) -> list[float]:
-        """When what was lost was sent, in seconds."""
+        """When the lost ones were sent, in seconds."""
         assert self._child.wait(60) == 0, self._log.read_text(encoding="utf-8")
         said = json.loads(self._log.read_text(encoding="utf-8"))
         assert said["sent"] == said["answered"] + len(said["lost"]) and said["sent"] > 100

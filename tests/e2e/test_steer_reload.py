@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from harness.product import BIN, wait_until
-from harness.steer import IPV4, PORT, Group, Netns, fixtures, pid_of, slot_of
+from harness.steer import IPV4, PORT, Group, Netns, fixtures, pid_of, service_manager, slot_of
 
 SERVER = (sys.executable, "-c", Path(__file__).with_name("harness").joinpath("session_server.py").read_text(encoding="utf-8"))
 UDP = ("--transport", "udp")
@@ -305,22 +305,8 @@ def test_a_next_worker_that_was_started_but_not_recorded_is_found_and_ended(grou
 
 
 def test_the_service_managers_store_gives_up_the_sockets_of_a_place_that_is_in_no_record(group):
-    mute, path = group.folder / "mute", str(group.folder / "manager.sock")
-    stored: dict[str, int] = {}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(path)
-        manager.settimeout(5)
-
-        def hear(count: int) -> None:
-            while len(stored) != count:
-                text, descriptors, _, _ = socket.recv_fds(manager, 4096, 1)
-                lines = dict(line.split("=", 1) for line in text.decode().split("\n"))
-                if "FDSTORE" in lines:
-                    stored[lines["FDNAME"]] = descriptors[0]
-                elif "FDSTOREREMOVE" in lines:
-                    os.close(stored.pop(lines["FDNAME"]))
-
-        group.environment = {"NOTIFY_SOCKET": path}
+    mute = group.folder / "mute"
+    with service_manager(group) as (stored, hear):
         group.run(*SERVER, "--mute", str(mute), options=(*UDP, "--heartbeat", "1h"))
         mute.touch()
         with begun_reload(group, 0):

@@ -17,7 +17,7 @@ import pytest
 from deploy.lab import netns
 from harness.product import BIN, wait_until
 from harness.screen import LEAVE, Screen
-from harness.steer import IPV4, IPV6, PORT, Group, fixtures, pid_of, scraped, slot_of
+from harness.steer import IPV4, IPV6, PORT, Group, fixtures, pid_of, scraped, service_manager, slot_of
 
 SO_ATTACH_REUSEPORT_CBPF = 51
 
@@ -158,22 +158,7 @@ def test_a_dead_group_is_taken_over_from_the_workers_that_run(net, group, lost):
 
 def test_a_service_managers_store_keeps_the_queue_of_a_worker_that_ends_without_a_supervisor(net, group):
     """As systemd does: it holds what FDSTORE=1 sends, and hands it to the next start (LISTEN_FDS)."""
-    path = str(group.folder / "manager.sock")
-    stored: dict[str, int] = {}
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
-        manager.bind(path)
-        manager.settimeout(5)
-
-        def hear(count: int) -> None:
-            while len(stored) != count:
-                text, descriptors, _, _ = socket.recv_fds(manager, 4096, 1)
-                lines = dict(line.split("=", 1) for line in text.decode().split("\n"))
-                if "FDSTORE" in lines:
-                    stored[lines["FDNAME"]] = descriptors[0]
-                elif "FDSTOREREMOVE" in lines:
-                    os.close(stored.pop(lines["FDNAME"]))
-
-        group.environment = {"NOTIFY_SOCKET": path}
+    with service_manager(group) as (stored, hear):
         group.start(workers=2)
         hear(4)
         source = next(source for source in IPV4 if slot_of(net.udp(source)) == 0)

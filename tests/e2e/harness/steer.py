@@ -9,7 +9,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -181,6 +181,28 @@ class Group:
         """What is still there of the group."""
         pins = Path("/sys/fs/bpf/hedgerow-steer", self.name)
         return [str(path) for path in (pins, self.run_dir / self.name, self.run_dir / f"{self.name}.lock") if path.exists()]
+
+
+@contextlib.contextmanager
+def service_manager(group: Group) -> Iterator[tuple[dict[str, int], Callable[[int], None]]]:
+    """That of the group's next starts. The descriptors that it stores by name (FDSTORE=1), and a wait until they are so many."""
+    path = str(group.folder / "manager.sock")
+    stored: dict[str, int] = {}
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(path)
+        manager.settimeout(5)
+
+        def hear(count: int) -> None:
+            while len(stored) != count:
+                text, descriptors, _, _ = socket.recv_fds(manager, 4096, 1)
+                lines = dict(line.split("=", 1) for line in text.decode().split("\n"))
+                if "FDSTORE" in lines:
+                    stored[lines["FDNAME"]] = descriptors[0]
+                elif "FDSTOREREMOVE" in lines:
+                    os.close(stored.pop(lines["FDNAME"]))
+
+        group.environment = {"NOTIFY_SOCKET": path}
+        yield stored, hear
 
 
 @contextlib.contextmanager
