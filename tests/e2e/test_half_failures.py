@@ -95,8 +95,9 @@ def test_a_check_finds_a_half_failure_that_no_request_shows_and_the_daemons_word
     with leaves_names(lab.replica("a")):
         wait_until(lambda: health(product) == "impaired", what="a failed check", timeout_s=8)
         assert any("leader a fails its check" in problem for problem in product.status()["problems"])
-        for _ in range(5):
-            assert who_answers(lab.client, VIP4) == "b"
+        answered = [who_answers(lab.client, VIP4) for _ in range(5)]
+        # One in 64 goes to the impaired one too, as a probe, which knows this name and may be the first to answer.
+        assert answered.count("a") <= product.figure("probes") <= 1, answered
         checked = product.run("check", DNS4, "--socket", product.socket)
         assert checked.returncode == 1 and "the leader a fails" in checked.stdout, checked.stdout
         pid = product.pid
