@@ -221,6 +221,9 @@ class PacketTest : public ::testing::Test {
   // The programs' time, which Advance() sets forward.
   uint64_t NowNs();
   void Advance(uint64_t ns) { Wheel().test_ahead_ns = Wheel().test_ahead_ns + ns; }
+  // Time pays for what a service owes from its next send on: a tick (17 ms) that ends between two sends of a test that
+  // is about something else pays nothing.
+  void LetTimePayFromNowOn(uint32_t service) { ServiceState(service).paid_tick = 0; }
   static uint32_t StateMapEntries(bpf_map *map);
 
   // Frames of the services, whole.
