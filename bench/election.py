@@ -27,7 +27,7 @@ from plots.charts import Charts, Steps
 
 NAME = "election"
 TAG = "benchel"
-REPLICAS = ("3", "5")
+REPLICAS = ("3", "5", "7")
 FAULTS = {"kill": "kill", "stall": "pause", "cut": "cut"}  # as chaos names them
 MODES = {"disk": NodeSettings(durability="disk"),
          "memory": NodeSettings(durability="memory")}
@@ -55,6 +55,7 @@ class Term:
     vote_us: float | None  # of the winner; None: not measured
     pre_vote_us: float | None
     fences_ns: dict[int, int]  # of the survivors: number by upper bound
+    winner: int | None = None  # the node's number
 
     @classmethod
     def from_json(cls, raw: dict) -> "Term":
@@ -115,7 +116,7 @@ def term_of(before: dict[int, dict], after: dict[int, dict], winner: int, fault_
     return Term(terms=int(after[winner]["term"]) - max(int(status["term"]) for status in before.values()),
                 outage_ms=(int(after[winner]["led_since_ns"]) - fault_ns) / 1e6,
                 **{f"{span}_us": since(winner, name).mean_us() for span, name in _SPANS.items()},
-                fences_ns=dict(fences))
+                fences_ns=dict(fences), winner=winner)
 
 
 def row_of(cell: Cell, rounds: list[list[Term]], hashed: str) -> dict:
@@ -129,7 +130,9 @@ def row_of(cell: Cell, rounds: list[list[Term]], hashed: str) -> dict:
                 for label, share in (("p50", 0.5), ("p99", 0.99))}
         medians = [quantile(_known(each, name), 0.5) for each in rounds if _known(each, name)]
         row |= {f"{stem}_p50_{unit}_min": min(medians, default=None), f"{stem}_p50_{unit}_max": max(medians, default=None)}
-    row["outage_max_ms"] = max(term.outage_ms for term in terms)
+    outages, won = _known(terms, "outage_ms"), Counter(_known(terms, "winner"))
+    row |= {"outage_min_ms": min(outages), "outage_mean_ms": sum(outages) / len(outages), "outage_p95_ms": quantile(outages, 0.95),
+            "outage_max_ms": max(outages), "won": " ".join(str(won[number]) for number in range(1, cell.replicas + 1)) if won else None}
     fences = sum((Counter(term.fences_ns) for term in terms), Counter())
     return row | {"fences": fences.total(), "fence_p50_us": quantile_us(fences, 0.5),
                   "fence_p99_us": quantile_us(fences, 0.99), "config_hash": hashed}
@@ -202,7 +205,7 @@ def config_of(cell: Cell, cluster: Cluster, sync_ms: int) -> dict:
             "node": {key: value for key, value in cluster.nodes[0].config.items() if key not in volatile}}
 
 
-_STEPS = {"panel": ("replicas",), "key": ("replicas", "mode", "cause"), "titles": {3: "three nodes", 5: "five nodes"}, "of": "elections"}
+_STEPS = {"panel": ("replicas",), "key": ("replicas", "mode", "cause"), "titles": {3: "three nodes", 5: "five nodes", 7: "seven nodes"}, "of": "elections"}
 
 
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
@@ -236,8 +239,8 @@ EXPERIMENT = experiment.Experiment(
                           cell[-1][0]["config_hash"])],
     {"replicas": "nodes", "mode": "mode", "cause": "cause", "terms": "terms", "vote_p50_us": "vote p50 us",
      "vote_p99_us": "p99", "pre_vote_p50_us": "pre-vote p50 us", "pre_vote_p99_us": "p99", "fence_p50_us": "fence p50 us",
-     "fence_p99_us": "p99", "outage_p50_ms": "death to leader p50 ms", "outage_p99_ms": "p99", "outage_max_ms": "max",
-     "terms_beyond_one": "lost"},
+     "fence_p99_us": "p99", "outage_p50_ms": "death to leader p50 ms", "outage_min_ms": "min", "outage_mean_ms": "mean", "outage_p95_ms": "p95",
+     "outage_p99_ms": "p99", "outage_max_ms": "max", "terms_beyond_one": "lost", "won": "won by node"},
     Charts("Elections of idle clusters, disk mode dashed", looks.CAUSES, "cause",
            (Steps("From the fault to the next leader", y="outage_ms", label="fault to next leader", **_STEPS),
             Steps("RequestVote to quorum", y="vote_us", unit="us", **_STEPS)), _series),

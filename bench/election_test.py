@@ -25,7 +25,7 @@ def _term(outage_ms: float = 10.0, vote_us: float | None = 50.0, fence_ns: int =
 def _rows(**changes) -> list[dict]:
     """All kinds, just good enough; `changes` are of the last term of the last row in memory mode."""
     rows = []
-    for replicas in (3, 5):
+    for replicas in map(int, election.REPLICAS):
         for mode in election.MODES:
             for cause in election.FAULTS:
                 terms = [_term(vote_us=70.0, fence_ns=199_999) for _ in range(100)]
@@ -44,7 +44,7 @@ def test_an_election_is_the_difference_of_two_looks():
                         pre_vote_quorum=({39_999: 1}, 38_000), fence=({1_023: 6, 2_047: 1}, 6_900)),
              3: _status(5, fence=({1_023: 1}, 900))}
     term = election.term_of(before, after, winner=2, fault_ns=1_000_000_000)
-    assert term == Term(terms=1, outage_ms=30.0, vote_us=60.5, pre_vote_us=38.0, fences_ns={1_023: 1, 2_047: 1})
+    assert term == Term(terms=1, outage_ms=30.0, vote_us=60.5, pre_vote_us=38.0, fences_ns={1_023: 1, 2_047: 1}, winner=2)
 
 
 def test_what_was_not_measured_is_none():
@@ -95,6 +95,13 @@ def test_disk_mode_has_no_limit():
 def test_fewer_terms_or_kinds_are_a_miss():
     assert _missed(_rows()[1:]) == ["kinds of clusters, modes and faults"]
     assert _missed(_rows(terms=99)) == ["terms of each row"]
+
+
+def test_a_row_has_the_extremes_and_who_won():
+    terms = [Term(1, outage, 50.0, 40.0, {}, winner) for outage, winner in ((1.0, 1), (2.0, 3), (6.0, 3))]
+    row = election.row_of(Cell(3, "memory", "kill"), [terms], "h")
+    assert [row[f"outage_{name}_ms"] for name in ("min", "mean", "p95", "max")] == [1.0, 3.0, 6.0, 6.0]
+    assert row["won"] == "1 0 2"
 
 
 def test_histograms_that_a_node_does_not_have_are_empty():

@@ -33,7 +33,7 @@ ECHO_PORT = 4802
 HEARTBEAT_BYTES = 88  # of a header and hr_peer_heartbeat (bpf/abi/peer_abi.h)
 _WARM_UP_S = 1.0  # a node under stress has to hear of its leader, and to open its kernel part
 _UP_WITHIN_S = 10.0
-_PERCENTILES = ("p50", "p95", "p99", "max")
+_PERCENTILES = ("min", "mean", "p50", "p95", "p99", "max")
 
 
 def figures(client: dict) -> dict:
@@ -123,8 +123,8 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
 
 EXPERIMENT = experiment.Experiment(
     NAME, __doc__, ("load", "server"), must_show, lambda *cell: [row_of(*cell)],
-    {"load": "load", "server": "server", "runs": "runs", "n": "n", "lost": "lost", "p50_us": "p50 us", "p95_us": "p95 us",
-     "p99_us": "p99 us", "p99_us_min": "min", "p99_us_max": "max", "max_us": "max us", "by_kernel": "by kernel", "xdp": "XDP"},
+    {"load": "load", "server": "server", "runs": "runs", "n": "n", "lost": "lost", "min_us": "min us", "mean_us": "mean", "p50_us": "p50", "p95_us": "p95",
+     "p99_us": "p99", "p99_us_min": "min", "p99_us_max": "max", "max_us": "slowest", "by_kernel": "by kernel", "xdp": "XDP"},
     Charts("How long a heartbeat waits for its answer", looks.HEARTBEATS, "server",
            (Tails(panel=("load",), key=("load", "server"), unit="us",
                   titles={"idle": "idle machine", "stress": "two busy processes for each processor"}),),

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 SUB_BUCKET_BITS = 7
 _SUB_BUCKETS = 1 << SUB_BUCKET_BITS
 _NS = {"ms": 1e6, "us": 1e3}
-_SHARES = {"p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
+_SHARES = {"min": 0.0, "p50": 0.5, "p95": 0.95, "p99": 0.99, "p999": 0.999, "max": 1.0}
 
 
 def bucket_index(value: int) -> int:
@@ -78,6 +78,8 @@ class Histogram:
         if self.count == 0:
             return 0
         rank = max(1, math.ceil(q * self.count))
+        if q <= 0:
+            return self.min
         if rank >= self.count:
             return self.max
         seen = 0
@@ -86,6 +88,9 @@ class Histogram:
             if seen >= rank:
                 return min(max(bucket_low(index) + bucket_width(index) // 2, self.min), self.max)
         return self.max
+
+    def mean(self) -> float:
+        return self.sum / self.count if self.count else 0
 
     def cumulative(self) -> list[tuple[int, float]]:
         """(upper bound of a bucket, share of the values at or below it), for distribution plots."""
@@ -111,4 +116,4 @@ def of_client(record: dict) -> Histogram:
 def percentiles(histograms: Iterable[Histogram], unit: str = "ms", of: Sequence[str] = ("p50", "p95", "p99", "p999", "max")) -> dict:
     """Of all values together: what happens in one run of ten is in them, where a median over the runs would not show it."""
     together = merged(histograms)
-    return {f"{name}_{unit}": together.quantile(_SHARES[name]) / _NS[unit] for name in of}
+    return {f"{name}_{unit}": (together.mean() if name == "mean" else together.quantile(_SHARES[name])) / _NS[unit] for name in of}
