@@ -17,7 +17,7 @@ from chaos.judgement import require_checkers
 from chaos.plants import PLANTS
 from chaos.promises import must_show
 from chaos.scenario import Scenario
-from chaos.systems import SYSTEMS, Settings, is_etcd
+from chaos.systems import ABLATIONS, SYSTEMS, Settings, is_etcd
 from deploy.lab import Lab
 from deploy.lab.unsynced_disks import DiskSettings
 from plots import looks
@@ -93,7 +93,7 @@ def experiment_of(scenario: Scenario) -> experiment.Experiment:
             ("--ballast", {"type": size, "default": 0, "metavar": "SIZE",
                            "help": "such as 3G: the leader that the fault meets has at least so much resident memory"}),
             ("--replicas", {"type": int, "choices": REPLICAS, "default": scenario.run.replicas}),
-            experiment.some("--systems", SYSTEMS, systems_for(scenario)),
+            experiment.some("--systems", (*SYSTEMS, *ABLATIONS), systems_for(scenario)),
             ("--hedge-delay", {"default": "10ms", "help": "of the proxy and of the application alike"}),
             ("--seed", {"type": int, "default": 1}),
             ("--as", {"dest": "name", "metavar": "NAME", "help": "write results/chaos-NAME, not results/chaos-SCENARIO"})))
@@ -111,7 +111,7 @@ def settle(scenario: Scenario, parser: argparse.ArgumentParser, arguments: argpa
         arguments.disks = DiskSettings(names=arguments.names, torn=arguments.drop_unsynced == "torn",
                                        ignore_sync=arguments.ignore_sync)
     arguments.mode = arguments.mode or ["disk" if arguments.disks is not None else scenario.run.mode]
-    for system in set(arguments.systems) - set(systems_for(scenario)):
+    for system in set(arguments.systems) - {*systems_for(scenario), *ABLATIONS}:
         parser.error(f"{scenario.name} cannot meet {system}")
     if arguments.disks is not None and (not scenario.kills or arguments.mode != ["disk"]):
         parser.error("disks that lose what was not synced are for nodes that are killed, in mode disk alone: memory mode "

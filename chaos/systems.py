@@ -5,6 +5,9 @@ and nowhere else.
 | system | store | client |
 |---|---|---|
 | `hedgerow` | ours | one socket, one address (the proxy's), no retry |
+| `hedgerow-no-announce` | ours, which tells the proxy nothing of its leader | as `hedgerow` |
+| `hedgerow-no-resign` | ours, whose leaders die and stand still without a word | as `hedgerow` |
+| `hedgerow-no-hedge` | ours | as `hedgerow`, but the proxy sends no second copy (a dry run) |
 | `noproxy-noretry` | ours | the same, the address of one node |
 | `noproxy-app` | ours | hedges by itself: all addresses, deadline, leader cache |
 | `etcd-default`, `etcd-tuned` | etcd, its default timing or 10/100 ms | all addresses, as etcd's own client |
@@ -26,6 +29,7 @@ from deploy.lab.unsynced_disks import DiskSettings
 from deploy.lab.waiting import until
 
 SYSTEMS = ("hedgerow", "noproxy-noretry", "noproxy-app", "etcd-default", "etcd-tuned")
+NO_ANNOUNCE, NO_RESIGN, NO_HEDGE = ABLATIONS = ("hedgerow-no-announce", "hedgerow-no-resign", "hedgerow-no-hedge")
 HASHICORP = "hashicorp-raft"
 CLIENT_TIMEOUT_S = 5.0
 PROXY_NAME = "lab"
@@ -86,16 +90,18 @@ def running(system: str, lab: Lab, settings: Settings, data: Path | None = None)
             cluster = stack.enter_context(hashicorp_cluster(lab, settings.reads))
             store, mode, servers = "hkv", "noproxy-noretry", cluster.endpoints
         else:
-            proxies = ((PROXY_NAME, lab.client.ipv4),) if system == "hedgerow" else ()
+            behind = system in ("hedgerow", *ABLATIONS)
+            proxies = ((PROXY_NAME, lab.client.ipv4),) if behind and system != NO_ANNOUNCE else ()
+            offloads = settings.offloads + ((("watchdog", "off"),) if system == NO_RESIGN else ())
             of_nodes = NodeSettings(durability=settings.mode, proxies=proxies, ballast_bytes=settings.ballast_bytes,
-                                    own_clock=settings.own_clocks, offloads=settings.offloads, spin=settings.spin,
+                                    own_clock=settings.own_clocks, offloads=offloads, spin=settings.spin,
                                     snapshots=_SHORT_LOGS if settings.short_logs else (), key_files=settings.key_files, election=settings.election,
                                     named_client=settings.named_client)
             cluster = stack.enter_context(hedgerow_cluster(lab, data, of_nodes, settings.joining))
             joining = joining_nodes(lab, data, of_nodes, settings.joining)
-            store, mode = "hkv", system
+            store, mode = "hkv", "hedgerow" if behind else system
             servers = {"hedgerow": [f"{VIP_KV[0]}:{SERVE_PORT}"], "noproxy-noretry": cluster.endpoints[:1],
-                       "noproxy-app": cluster.endpoints}[system]
+                       "noproxy-app": cluster.endpoints}[mode]
         cluster.wait_ready()
         program = [str(binary("hr-kv-chaos")), f"--store={store}"]
         load = [*program, f"--mode={mode}", f"--servers={','.join(servers)}",
@@ -104,25 +110,27 @@ def running(system: str, lab: Lab, settings: Settings, data: Path | None = None)
             load.append(f"--hedge_delay={settings.hedge_delay}")
         final = [*program, "--mode=final", f"--servers={','.join(cluster.endpoints)}"]
         proxy = None
-        if system == "hedgerow":
-            proxy = stack.enter_context(
-                product.Product(lab.client, lab.tag, [kv_service(lab, cluster, delay=settings.hedge_delay,
-                                                                  idle_copies=settings.idle_copies)]))
-            _wait_until_announced(proxy)
+        if mode == "hedgerow":
+            service = kv_service(lab, cluster, bool(proxies), delay=settings.hedge_delay, idle_copies=settings.idle_copies,
+                                 dry_run="on" if system == NO_HEDGE else "off")
+            proxy = stack.enter_context(product.Product(lab.client, lab.tag, [service]))
+            if proxies:
+                _wait_until_announced(proxy)
         yield Running(cluster, load, final, _config(system, cluster, load, proxy, settings), proxy, joining,
                       stack)
 
 
-def kv_service(lab: Lab, cluster: Cluster, **settings) -> dict:
-    """Of a proxy that the nodes know as PROXY_NAME; backends are called as their hosts. `settings` as in a configuration."""
-    node = cluster.nodes[0]
-    key = ({"key_file": str(node.write_proxy_key(PROXY_NAME))} if "announce_key_file" in node.config
-           else {"key": node.proxy_key(PROXY_NAME)})
+def kv_service(lab: Lab, cluster: Cluster, announced: bool = True, **settings) -> dict:
+    """Of a proxy that the nodes know as PROXY_NAME, if they announce their leader; backends are called as their hosts. `settings` as in a configuration."""
     service = product.service("kv", VIP_KV[0], SERVE_PORT, "hkv", {host.name: host.ipv4 for host in lab.replicas},
-                              **{"deadline": f"{CLIENT_TIMEOUT_S:g}s", **settings},
-                              cluster={"id": node.config["cluster_id"], **key, "announce_port": ANNOUNCE_PORT})
-    for number, backend in enumerate(service["backends"], start=1):
-        backend["node"] = number
+                              **{"deadline": f"{CLIENT_TIMEOUT_S:g}s", **settings})
+    if announced:
+        node = cluster.nodes[0]
+        key = ({"key_file": str(node.write_proxy_key(PROXY_NAME))} if "announce_key_file" in node.config
+               else {"key": node.proxy_key(PROXY_NAME)})
+        service["cluster"] = {"id": node.config["cluster_id"], **key, "announce_port": ANNOUNCE_PORT}
+        for number, backend in enumerate(service["backends"], start=1):
+            backend["node"] = number
     return service
 
 

@@ -40,7 +40,8 @@ PARKING = Looks(
     qdisc_htb=("every request cloned into htb", "#666666"))
 STORES = Looks(  # of chaos and the demo
     noproxy_noretry=("no proxy, no retry", "#D55E00", ":"), noproxy_app=("hedging in the application", "#0072B2", "--"),
-    hedgerow=("Hedgerow, client unchanged", "#009E73"), etcd_tuned=("etcd, short timeouts", "#E69F00", "-."),
+    hedgerow=("Hedgerow, client unchanged", "#009E73"), hedgerow_no_announce=("without announcements", "#009E73", ":"),
+    hedgerow_no_resign=("without resigning", "#009E73", "--"), hedgerow_no_hedge=("without second copies", "#009E73", "-."), etcd_tuned=("etcd, short timeouts", "#E69F00", "-."),
     etcd_default=("etcd, its defaults", "#666666", "-."))
 KV = Looks(
     hedgerow=("Hedgerow's store", "#009E73", "-", "D"), hedgerow_proxy=("the same through the proxy (puts only)", "#0072B2", "-", "s"),

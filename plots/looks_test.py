@@ -9,7 +9,7 @@ from plots import looks
 
 
 @pytest.mark.parametrize("table, names", [
-    (looks.MODES, (*client_run.MODES, *delay_line.MODES, *raft_hedge.MODES)), (looks.PARKING, parking.MODES), (looks.STORES, systems.SYSTEMS),
+    (looks.MODES, (*client_run.MODES, *delay_line.MODES, *raft_hedge.MODES)), (looks.PARKING, parking.MODES), (looks.STORES, (*systems.SYSTEMS, *systems.ABLATIONS)),
     (looks.KV, kv.SYSTEMS), (looks.OFFLOADS, offload.VARIANTS), (looks.HEARTBEATS, heartbeat.SERVERS), (looks.AT_ONCE, at_once.SYSTEMS),
     (looks.STEERING, steer_systems.SYSTEMS), (looks.PROXIES, proxy_cost.SYSTEMS)])
 def test_the_systems_of_an_experiment_have_labels(table, names):
