@@ -318,13 +318,16 @@ def test_probes_are_commands_that_the_programs_have():
                 assert all(word in text for word in words)
 
 
-def test_the_compose_files_configurations_are_valid_and_name_its_addresses(tmp_path):
-    folder = ROOT / "deploy/compose"
+@pytest.mark.parametrize("nodes", [3, 5, 7])
+def test_the_compose_files_configurations_are_valid_and_name_its_addresses(tmp_path, nodes):
+    folder = tmp_path / "compose"
+    subprocess.run([ROOT / "deploy/compose/prepare.sh", folder, str(nodes)], check=True, timeout=10, capture_output=True)
     demo = yaml.safe_load((folder / "compose.yaml").read_text(encoding="utf-8"))
     addresses = {name: each["networks"]["store"]["ipv4_address"] for name, each in demo["services"].items() if "networks" in each}
     proxy = yaml.safe_load((folder / "hedgerow.yaml").read_text(encoding="utf-8"))
     assert {each["name"]: each["address"] for each in proxy["services"][0]["backends"]} == {
         name: address for name, address in addresses.items() if name != "proxy"}
+    assert len(addresses) == nodes + 1
     key = tmp_path / "cluster.key"
     key.write_text("0123456789abcdef0123456789abcdef", encoding="ascii")
     key.chmod(0o640)
