@@ -91,6 +91,7 @@ foreach(component IN ITEMS hedgerow hedgerow-node)
   install(FILES "deploy/needrestart/${component}.conf" DESTINATION /etc/needrestart/conf.d COMPONENT ${component})
 endforeach()
 
+install(FILES deploy/kubernetes/endpoints.py DESTINATION "${CMAKE_INSTALL_DATADIR}/hedgerow" COMPONENT hedgerow)
 install(FILES "${CMAKE_SOURCE_DIR}/cluster/client/hkv.py" DESTINATION lib/python3/dist-packages COMPONENT hkv)
 
 # For the monitoring of both programs (Prometheus, Grafana), and every page of the documentation.

@@ -12,7 +12,7 @@ from tests.e2e.harness.packages import ROOT, make, of_this_run
 
 pytestmark = pytest.mark.timeout(900)
 CONTENTS = {
-    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "usr/bin/hedgerow-steer", "man8/hedgerow-steer.8.gz", "completions/hedgerow-steer", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service",
+    "hedgerow": {"usr/bin/hedgerow", "usr/bin/hedgerowd", "usr/bin/hedgerow-steer", "share/hedgerow/endpoints.py", "man8/hedgerow-steer.8.gz", "completions/hedgerow-steer", "systemd/system/hedgerowd.service", "systemd/system/hedgerowd@.service",
                  "systemd/system/hedgerow-steer@.service", "systemd/system/hedgerow-steer-adopt@.service", "hedgerow/examples/steer.conf", "sysusers.d/hedgerow.conf",
                  "tmpfiles.d/hedgerow.conf", "needrestart/conf.d/hedgerow.conf", "hedgerow/examples/hedgerow.yaml", "hedgerow/examples/hedgerow-gateway.yaml", "man5/hedgerow.yaml.5.gz", "systemd/network/10-hedgerow.network",
                  "NetworkManager/conf.d/hedgerow.conf", "logrotate.d/hedgerow", "man8/hedgerow.8.gz", "man8/hedgerowd.8.gz", "completions/hedgerow"},

@@ -45,12 +45,11 @@ make_images() {
     install -d -m 0755 -o "$IMAGE_NODE_ID" -g "$IMAGE_NODE_ID" "$stage/hedgerow-node/run/hedgerow-node"
     # The controller asks the daemon to reload with the daemon's own command line.
     image_root "$stage/hedgerow-endpoints" "$packages"/hedgerow_*.deb python3 python3-yaml
-    install -m 0755 deploy/kubernetes/endpoints.py "$stage/hedgerow-endpoints/usr/bin/hedgerow-endpoints"
     image_archive hedgerow "proxy that hedges UDP requests in the kernel" 0 \
       '["/usr/bin/hedgerowd"]' '["--config", "/etc/hedgerow/hedgerow.yaml"]'
     image_archive hedgerow-node "node of Hedgerow's replicated key-value store" "$IMAGE_NODE_ID:$IMAGE_NODE_ID" \
       '["/usr/bin/hedgerow-node"]' '["run", "--config", "/etc/hedgerow-node/node.yaml"]'
-    image_archive hedgerow-endpoints "backends of Hedgerow's proxy from EndpointSlices" 0 '["/usr/bin/hedgerow-endpoints"]' '[]'
+    image_archive hedgerow-endpoints "backends of Hedgerow's proxy from EndpointSlices and DNS" 0 '["/usr/bin/python3", "/usr/share/hedgerow/endpoints.py"]' '[]'
   } >"$stage/log" 2>&1 || result=$?
   if [ "$result" -ne 0 ]; then
     tail -n 30 "$stage/log" >&2
