@@ -34,7 +34,7 @@ HASHICORP = "hashicorp-raft"
 CLIENT_TIMEOUT_S = 5.0
 PROXY_NAME = "lab"
 _ETCD_TIMING_MS = {"etcd-default": None, "etcd-tuned": (10, 100)}
-_ANNOUNCED_WITHIN_S = 5.0
+_ANNOUNCED_WITHIN_S = 20.0
 _SHORT_LOGS = (("tail_entries", 10),)
 
 

@@ -376,7 +376,7 @@ def test_what_was_removed_is_forgotten_with_its_uplink_when_nothing_in_flight_kn
     wait_until(lambda: "fd99::77" not in lab.client.run(["ip", "-6", "route", "show", "dev", "hr0"]).stdout,
                timeout_s=FORGOTTEN_WITHIN_S, what="the route's end")
     assert lab.client.run(["ping", "-c", "1", "-W", "1", "fd99::77"], check=False).returncode != 0
-    wait_until(lambda: entries(product) == before, timeout_s=3, what="the maps as they were")
+    wait_until(lambda: entries(product) == before, timeout_s=FORGOTTEN_WITHIN_S, what="the maps as they were")
     wait_until(lambda: descriptors() <= files, timeout_s=FORGOTTEN_WITHIN_S, what="as many open files as before")
     said = product.log.read_text(encoding="utf-8")
     time.sleep(1.5)

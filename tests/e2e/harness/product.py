@@ -32,7 +32,7 @@ VIP4, VIP6 = VIP_DNS
 RAW4, RAW6 = VIP_RAW
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 5.0, what: str = "the condition"):
+def wait_until(condition: Callable[[], object], timeout_s: float = 20.0, what: str = "the condition"):
     """Polls, and returns what the condition returned when it was true; fails the test when it never is."""
     deadline = time.monotonic() + timeout_s
     while not (value := condition()):
@@ -200,7 +200,7 @@ class Product:
 
     # -- checks --------------------------------------------------------------------------------------------
 
-    def check_identity(self, status: dict | None = None, timeout_s: float = 3.0) -> None:
+    def check_identity(self, status: dict | None = None, timeout_s: float = 10.0) -> None:
         """The books balance. Right after traffic a program may be between two counters; at rest it is not. `status`: one at hand."""
         deadline = time.monotonic() + timeout_s
         while wrong := identity.violations(status or self.status()):
@@ -208,7 +208,7 @@ class Product:
             status = None
             time.sleep(0.02)
 
-    def check_nothing_left(self, timeout_s: float = 5.0) -> None:
+    def check_nothing_left(self, timeout_s: float = 20.0) -> None:
         """The machine is as before `up`, and the kernel has let go of the programs and maps. It does so late, and to ask for them
         takes far less time than to look at the machine."""
         assert self.before is not None

@@ -158,7 +158,7 @@ class Group:
     def pids(self) -> dict[int, int]:
         return {number: slot["pid"] for number, slot in self.slots().items()}
 
-    def wait_state(self, slot: int, state: str, timeout_s: float = 5.0) -> dict:
+    def wait_state(self, slot: int, state: str, timeout_s: float = 20.0) -> dict:
         return wait_until(lambda: (found := self.slots()[slot])["state"] == state and found, timeout_s, f"slot {slot} {state}")
 
     def kill(self) -> None:
