@@ -5,42 +5,30 @@ status of the same shape.
 """
 
 import json
-import signal
 import subprocess
 
-from bench.manifest import binary
 from bench.product import Product
-from bench.replicas import MAX_SECONDS
-from deploy.lab import CommandFailed, Host
+from bench.replicas import BenchServer
+from deploy.lab import Host
 from deploy.lab.host import UPLINK
 
 # Mode of a benchmark to the queueing discipline in which the clones wait.
 MODES = {f"qdisc-{line}": line for line in ("netem", "fq", "htb")}
 
 
-class DelayLine:
+class DelayLine(BenchServer):
     """Clients send to the first backend's own address: there is no VIP."""
 
     def __init__(self, host: Host, service: dict, line: str, attach: str = "auto", id_bytes: int = 4):
-        self.host, self.service = host, service
+        self.service = service
         primary, standby = (f"{backend['address']}:{backend['port']}" for backend in service["backends"][:2])
-        self.argv = [str(binary("hr-delay-line")), f"--primary={primary}", f"--standby={standby}",
-                     f"--delay={service.get('delay', '10ms')}", f"--qdisc={line}", f"--attach={attach}",
-                     f"--id_bytes={id_bytes}", f"--uplink={UPLINK}", f"--seconds={MAX_SECONDS}"]
+        super().__init__(host, "hr-delay-line", [f"--primary={primary}", f"--standby={standby}", f"--delay={service.get('delay', '10ms')}",
+                                                 f"--qdisc={line}", f"--attach={attach}", f"--id_bytes={id_bytes}", f"--uplink={UPLINK}"],
+                         stdin=subprocess.PIPE)
 
-    def __enter__(self) -> "DelayLine":
-        self._child = self.host.popen(self.argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True)
-        first_line = self._child.stdout.readline().strip()
-        if first_line != "ready":
-            self.host.stop(self._child, signal.SIGKILL)
-            raise CommandFailed(f"{' '.join(self.argv)}: {first_line}")
-        return self
-
-    def __exit__(self, *_exc) -> None:
-        self.host.stop(self._child)
+    def __exit__(self, *exc) -> None:
+        super().__exit__(*exc)
         self._child.stdin.close()
-        self._child.stdout.close()
 
     def figures(self) -> dict:
         self._child.stdin.write("\n")
@@ -50,7 +38,7 @@ class DelayLine:
     def status(self) -> dict:
         """As `hedgerow status --json`, as far as benchmarks read it."""
         figures = self.figures()
-        return {"pid": self._child.pid, "services": [{
+        return {"pid": self.pid, "services": [{
             "name": self.service["name"], "requests": figures["requests"], "hedges": figures["hedges"],
             "identity_ok": figures["won_by_hedge"] <= figures["hedges"], "fire_error_ns": figures["fire_error_ns"],
             "counters": {"won_by_hedge": figures["won_by_hedge"], "losers_dropped": figures["losers_dropped"]},

@@ -6,23 +6,20 @@ by a client that does not hedge (`baseline`), one that does (`app-cc`), and one 
 """
 
 import argparse
-import contextlib
 import dataclasses
 import json
-import signal
-import subprocess
 import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from bench import experiment, history, product, series
 from bench.histogram import Histogram, percentiles
 from bench.outcome import Check, at_least, at_most, median
 from chaos import unavailable
+from chaos.load_process import sending
 from chaos.systems import CLIENT_TIMEOUT_S, Running, Settings
 from chaos.systems import running as running_system
 from chaos.unavailable import Event, Request
-from deploy.lab import CommandFailed, Lab
+from deploy.lab import Lab
 from deploy.lab.cluster import Cluster
 from deploy.lab.network_faults import NetworkFaults
 from deploy.lab.servers.hedgerow_node import HedgerowNode
@@ -104,7 +101,7 @@ def load_command(up: Running, leader: StoreNode, mode: str, seconds: float, seed
             f"--seed={seed}", f"--history={folder / 'history.csv'}", f"--report={folder / 'report.json'}"]
 
 
-def stall_leader(cluster: Cluster, node: HedgerowNode, seconds: float, check: Callable[[], None]) -> Disturbance:
+def stall_leader(cluster: Cluster, node: HedgerowNode, seconds: float) -> Disturbance:
     """SIGSTOP for `node` at fixed times from now on. Each time another one takes over, so leadership is handed back well
     before the next: the client's leader is the one that stops, in every mode."""
     begun, stalls, led, at_s = time.monotonic(), [], 0, _FIRST_STALL_S
@@ -114,7 +111,6 @@ def stall_leader(cluster: Cluster, node: HedgerowNode, seconds: float, check: Ca
         if leader is not None and leader is not node:
             leader.transfer(node.number)
         _sleep_until(begun + at_s)
-        check()
         led += cluster.leader() is node
         node.stall()
         try:
@@ -131,39 +127,17 @@ def _sleep_until(at_s: float) -> None:
     time.sleep(max(0.0, at_s - time.monotonic()))
 
 
-@contextlib.contextmanager
-def loading(lab: Lab, argv: list[str], seconds: float, log: Path) -> Iterator[Callable[[], None]]:
-    """Sending when the block begins, ended and written when it is over. Yields a check that the load still runs."""
-    with open(log, "wb") as errors:
-        child = lab.client.popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True, ends_with_runner=True)
-
-    def check() -> None:
-        if child.poll() not in (None, 0):
-            raise CommandFailed(f"{' '.join(argv)}: exit {child.returncode}\n{log.read_text(errors='replace')}")
-
-    try:
-        # Bounded by the program: it ends, and with it its output, when it gets no session within 10 s.
-        if child.stdout.readline().strip() != "ready":
-            raise CommandFailed(f"{' '.join(argv)} did not begin:\n{log.read_text(errors='replace')}")
-        yield check
-        child.wait(seconds + CLIENT_TIMEOUT_S + 30)
-        check()
-    finally:
-        lab.client.stop(child, signal.SIGKILL)
-        child.stdout.close()
-
-
 def disturb(lab: Lab, cluster: Cluster, leader: HedgerowNode, variant: str, seconds: float, argv: list[str],
             log: Path) -> Disturbance:
     """One run of the load."""
     if variant == "stall":
-        with loading(lab, argv, seconds, log) as check:
-            return stall_leader(cluster, leader, seconds, check)
+        with sending(lab, argv, log, to_its_end_s=seconds):
+            return stall_leader(cluster, leader, seconds)
     term = leader.state().term
     between = (leader.host.name, lab.client.name)
     with NetworkFaults(lab) as faults:
         faults.change([between, between[::-1]], seed=term, lost=LOSS)
-        with loading(lab, argv, seconds, log):
+        with sending(lab, argv, log, to_its_end_s=seconds):
             pass
         state = leader.state()
         lost = sum(link.lost for link in faults.counted().values())

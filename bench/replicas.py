@@ -23,21 +23,21 @@ MAX_SECONDS = 1800  # No server outlives the longest run by much, whatever happe
 class BenchServer:
     """One running program of bench/serve."""
 
-    def __init__(self, host: Host, program: str, flags: Sequence[str]):
-        self.host = host
+    def __init__(self, host: Host, program: str, flags: Sequence[str], **options):
+        self.host, self._options = host, options
         self.argv = [str(binary(program)), *flags]
         self.counters: dict = {}
 
     def __enter__(self) -> "BenchServer":
         self._child = self.host.popen([*self.argv, f"--seconds={MAX_SECONDS}"], stdout=subprocess.PIPE,
-                                      stderr=subprocess.STDOUT, text=True, ends_with_runner=True)
+                                      stderr=subprocess.STDOUT, text=True, ends_with_runner=True, **self._options)
         first_line = self._child.stdout.readline()
         if first_line.strip() != "ready":
             self.host.stop(self._child, signal.SIGKILL)
             raise CommandFailed(f"{' '.join(self.argv)}: {first_line}")
         return self
 
-    def __exit__(self, kind, *_exc) -> None:
+    def __exit__(self, kind=None, *_exc) -> None:
         died = self._child.poll()
         code = self.host.stop(self._child)
         with self._child.stdout:

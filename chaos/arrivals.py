@@ -8,52 +8,39 @@ nftables for each host; an experiment that cannot count goes without the figure,
 
 import contextlib
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from deploy.lab import CommandFailed, Host
 
 _TABLE = "hedgerow_arrivals"
 
 
-class Arrivals:
-    def __init__(self, hosts: Sequence[Host], port: int):
-        self._hosts, self._port = hosts, port
+@contextlib.contextmanager
+def counted(hosts: Sequence[Host], port: int) -> Iterator[Callable[[], int] | None]:
+    """Counts from zero inside the block: how many so far, at all hosts. None where the kernel or nft cannot."""
+    # `socket mark` matches only where there is a socket; ours carry no mark.
+    rules = f"""table inet {_TABLE} {{
+        counter requests {{ }}
+        chain arriving {{
+            type filter hook input priority 0;
+            udp dport {port} socket mark 0 counter name requests
+        }}
+    }}
+    """
 
-    def total(self) -> int:
-        return sum(self._count(host) for host in self._hosts)
-
-    def _count(self, host: Host) -> int:
+    def count(host: Host) -> int:
         listed = json.loads(host.run(["nft", "-j", "list", "counter", "inet", _TABLE, "requests"]).stdout)
         return next(entry["counter"]["packets"] for entry in listed["nftables"] if "counter" in entry)
 
-    def install(self) -> None:
-        for host in self._hosts:
-            # `socket mark` matches only where there is a socket; ours carry no mark.
-            host.run(["nft", "-f", "-"], stdin=f"""table inet {_TABLE} {{
-                counter requests {{ }}
-                chain arriving {{
-                    type filter hook input priority 0;
-                    udp dport {self._port} socket mark 0 counter name requests
-                }}
-            }}
-            """)
-
-    def remove(self) -> None:
-        for host in self._hosts:
-            host.run(["nft", "delete", "table", "inet", _TABLE], check=False)
-
-
-@contextlib.contextmanager
-def counted(hosts: Sequence[Host], port: int) -> Iterator[Arrivals | None]:
-    """Counts from zero inside the block; None where the kernel or nft cannot."""
-    arrivals = Arrivals(hosts, port)
     try:
         try:
-            arrivals.install()
+            for host in hosts:
+                host.run(["nft", "-f", "-"], stdin=rules)
         except CommandFailed as error:
             print(f"chaos: requests that arrive are not counted: {error}", flush=True)
             yield None
             return
-        yield arrivals
+        yield lambda: sum(map(count, hosts))
     finally:
-        arrivals.remove()
+        for host in hosts:
+            host.run(["nft", "delete", "table", "inet", _TABLE], check=False)

@@ -98,7 +98,7 @@ def run_block(lab: Lab, system: str, scenario: Scenario, settings: Settings, *, 
             stolen_us, begin_s = cpu_time.stolen_us(), time.monotonic()
             happened = _faults(site, events, load, plant)
             stolen_share = (cpu_time.stolen_us() - stolen_us) / 1e6 / (time.monotonic() - begin_s) / os.cpu_count()
-        arrived = None if arrivals is None else arrivals.total()
+        arrived = None if arrivals is None else arrivals()
         offloads = None if is_etcd(system) else _offloads_on(up.cluster)
         nodes = [] if is_etcd(system) else [node.status() for node in up.cluster.nodes]
         proxy = up.proxy.status_at_rest() if up.proxy else None

@@ -18,6 +18,7 @@ import time
 from pathlib import Path
 
 from bench import experiment
+from bench.other_proxies import rss_bytes
 from bench.outcome import Check, at_least, at_most, median
 from bench.pinning import hurry, pin
 from chaos.flood_rigs import BESIDE, BESIDE_RATE_PART, FLOOD_CPU, ROWS, SHOWN, BesideRig, ClusterRig, ProxyRig, control_link
@@ -30,14 +31,6 @@ TAG = "chaosflood"
 RATE = 100_000
 PHASES = ("quiet", "control", "flood")
 _SETTLED = 0.002
-
-
-def rss_bytes(pids: list[int]) -> int:
-    total = 0
-    for pid in pids:
-        text = Path(f"/proc/{pid}/status").read_text(encoding="ascii")
-        total += 1024 * int(re.search(r"^VmRSS:\s+(\d+)", text, re.M).group(1))
-    return total
 
 
 def map_bytes(pids: list[int]) -> int:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One load (hr-kv-chaos) as a process: it has begun when the `with` block begins, and has written its
-history when the block ends. Used by the chaos runner and by the demo.
+history when the block ends. Used by the chaos runner, `raft-hedge` and the demo.
 """
 
 import contextlib
@@ -16,11 +16,11 @@ from deploy.lab import CommandFailed, Lab
 
 @contextlib.contextmanager
 def sending(lab: Lab, argv: list[str], log: Path, *, on_line: Callable[[str], None] | None = None,
-            to_its_end: bool = False) -> Iterator[subprocess.Popen]:
-    """At the end of the block the load is asked to stop, unless it is to go on `to_its_end`, and waits for what is
-    outstanding. `on_line` gets what it prints meanwhile (--progress), in a thread."""
+            to_its_end_s: float | None = None) -> Iterator[subprocess.Popen]:
+    """At the end of the block the load is asked to stop, unless it is to go on to its end, which is so far away at most, and waits for
+    what is outstanding. `on_line` gets what it prints meanwhile (--progress), in a thread."""
     with open(log, "wb") as errors:
-        child = lab.client.popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True)
+        child = lab.client.popen(argv, stdout=subprocess.PIPE, stderr=errors, text=True, ends_with_runner=True)
     reader = threading.Thread(target=_read, args=(child, on_line), daemon=True)
     try:
         # Bounded by the program: it ends, and with it its output, when it gets no session within 10 s.
@@ -28,9 +28,9 @@ def sending(lab: Lab, argv: list[str], log: Path, *, on_line: Callable[[str], No
             raise CommandFailed(f"{' '.join(argv)} did not begin:\n{log.read_text(errors='replace')}")
         reader.start()
         yield child
-        if not to_its_end:
+        if to_its_end_s is None:
             child.send_signal(signal.SIGTERM)
-        if child.wait(CLIENT_TIMEOUT_S + 30) != 0:
+        if child.wait((to_its_end_s or 0) + CLIENT_TIMEOUT_S + 30) != 0:
             raise CommandFailed(f"{' '.join(argv)}: exit {child.returncode}\n{log.read_text(errors='replace')}")
     finally:
         lab.client.stop(child, signal.SIGKILL)

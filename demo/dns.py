@@ -13,12 +13,12 @@ from pathlib import Path
 
 from bench import experiment, product, series
 from bench.client_run import MODES
-from bench.dns_rig import DnsRig, Stalls
+from bench.dns_rig import DnsRig, Staller, Stalls
 from bench.histogram import Histogram
 from bench.manifest import binary
 from bench.outcome import at_least, at_most
 from demo import stage
-from demo.dns_progress import ProgressLine
+from demo.terminal import Live
 from deploy.lab import Lab
 from plots import looks
 from plots.charts import Charts, Tails, Waits
@@ -29,6 +29,8 @@ RATE = 1000
 SECONDS = 20
 GIVEN_UP_MS = 2000.0  # the client's time-out in bench/dns_rig.py
 _LABELS = {"baseline": "no hedging", "app-cc": "hedging in the client", "wheel": "Hedgerow, client unchanged"}
+_BAR = 10  # All of a line fits 80 columns.
+_PLAIN_EVERY = 5  # seconds
 _SHORT_LABELS = {"baseline": "no hedging", "app-cc": "in the client", "wheel": "Hedgerow"}
 
 
@@ -74,6 +76,30 @@ the lab is still up: client 10.77.0.1, servers a ({rig.to.primary}) and b ({rig.
   take down:  sudo ./dev demo dns --down""")
 
 
+class ProgressLine:
+    """One per mode, which updates itself on a terminal; plain lines now and then elsewhere."""
+
+    def __init__(self, label: str):
+        self._label = label
+        self._screen = Live(_PLAIN_EVERY)
+        self._ticks = 0
+        self._screen.live(f"{label:15} starting")
+
+    def on_tick(self, event: dict, staller: Staller) -> None:
+        if event["event"] != "tick" or event["sent"] >= event["total"]:
+            return
+        self._ticks += 1
+        share = event["sent"] / event["total"]
+        bar = "#" * round(share * _BAR)
+        state = "a STOPPED" if staller.stopped else "a runs   "
+        self._screen.live(f"{self._label:15} [{bar:{_BAR}}] {self._ticks:2d} s  {state}  p50 {event['p50_ms']:5.1f}  "
+                          f"slowest {event['max_ms']:6.1f} ms")
+
+    def finish(self, row: dict) -> None:
+        self._screen.stay(f"{self._label:15} done: p99 {row['p99_ms']:7.1f} ms, slowest {row['max_ms']:7.1f} ms, "
+                          f"{row['lost']} lost")
+
+
 def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
     with contextlib.ExitStack() as stack:
         lab = stack.enter_context(Lab(STAGE.tag, replicas=2))
@@ -82,7 +108,7 @@ def measure(running: experiment.Running, arguments: argparse.Namespace) -> None:
               "each\n", flush=True)
         for mode in MODES:
             proxy = stack.enter_context(rig.hedgerow()) if mode == "wheel" else None
-            progress, turn = ProgressLine(_SHORT_LABELS[mode], arguments.seconds), running.turn(1, mode=mode)
+            progress, turn = ProgressLine(_SHORT_LABELS[mode]), running.turn(1, mode=mode)
             done = rig.run(mode, rate=RATE, seconds=arguments.seconds, proxy=proxy, on_tick=progress.on_tick, csv=running.results.raw / f"{mode}.csv")
             row = {**done.figures(mode), "label": _LABELS[mode]}
             progress.finish(row)

@@ -46,7 +46,7 @@ def run(lab: Lab, up: Running, history: Path, progress: Progress, kills_at_s: Se
     report_file, final = folder / "report.json", folder / "final.csv"
     argv = [*up.load, f"--seconds={seconds:g}", f"--history={history}", f"--report={report_file}", "--progress"]
     leader = up.cluster.wait_ready()
-    with sending(lab, argv, folder / "load.log", to_its_end=True,
+    with sending(lab, argv, folder / "load.log", to_its_end_s=0,
                  on_line=lambda line: progress.on_tick(json.loads(line))) as load:
         start_ns = time.monotonic_ns()
         progress.begin(start_ns, leader.host.name)

@@ -4,9 +4,9 @@
 import argparse
 import os
 import sys
-from collections.abc import Callable, Collection
 from pathlib import Path
 
+from bench.experiment import some_of
 from deploy.dev import temporary
 from deploy.vm import image, kernels, lane, machine
 from deploy.vm.kernels import Broken, Unavailable
@@ -15,16 +15,6 @@ from deploy.vm.net.cells import SERIES, UPLINKS, Cell, Pair
 from deploy.vm.net.models import MODELS
 
 _SKIPPED = 77  # as automake and meson have it: not run, for a reason that is no fault
-
-
-def _some_of(known: Collection[str]) -> Callable[[str], list[str]]:
-    def chosen(text: str) -> list[str]:
-        words = text.split(",")
-        for word in words:
-            if word not in known:
-                raise argparse.ArgumentTypeError(f"'{word}' is none of {', '.join(known)}")
-        return words
-    return chosen
 
 
 def _build_dir() -> Path:
@@ -88,8 +78,8 @@ def _net_parser() -> argparse.ArgumentParser:
         added = commands.add_parser(name, help=text, description=text)
         added.set_defaults(action=action)
         several = "; several with commas" if name == "test" else ""
-        added.add_argument("--kernel", type=_some_of(SERIES), default=SERIES if several else ["6.12"], help=f"of {', '.join(SERIES)}{several}")
-        added.add_argument("--card", type=_some_of(MODELS), default=list(MODELS) if several else ["virtio-net"],
+        added.add_argument("--kernel", type=some_of(SERIES), default=SERIES if several else ["6.12"], help=f"of {', '.join(SERIES)}{several}")
+        added.add_argument("--card", type=some_of(MODELS), default=list(MODELS) if several else ["virtio-net"],
                            help=f"of {', '.join(MODELS)}{several}")
         if several:
             added.add_argument("--smoke", action="store_true", help="the short part that ./dev test has")
@@ -109,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     def command(name, action, text, *, several=False):
         added = commands.add_parser(name, help=text, description=text)
         added.set_defaults(action=action)
-        added.add_argument("--kernel", type=_some_of(kernels.SUITES), default=list(kernels.SUITES) if several else ["6.12"],
+        added.add_argument("--kernel", type=some_of(kernels.SUITES), default=list(kernels.SUITES) if several else ["6.12"],
                            help=f"of {', '.join(kernels.SUITES)}" + ("; several with commas" if several else ""))
         return added
 

@@ -10,7 +10,8 @@ import dataclasses
 
 import yaml
 
-from deploy.lab.servers import hedgerow_node, nsd
+from deploy.lab.servers import hedgerow_node
+from deploy.lab.servers.dns import nsd_config
 from deploy.lab.servers.hedgerow_node import ANNOUNCE_PORT as ANNOUNCE, SERVE_PORT as SERVE
 from deploy.lab.servers.zone import ORIGIN
 from deploy.vm.net.cells import Cell
@@ -163,7 +164,7 @@ def _start_nsd(host: Host) -> None:
     # A zone transfer of some 100 kB: segments that the card makes and the receiver merges.
     host.machine.run(f"i=0; while [ $i -lt {ZONE_NAMES} ]; do echo n$i.{ORIGIN}. 300 IN TXT "
                      f"{'y' * 60}; i=$((i + 1)); done >>{folder}/zone")
-    host.machine.write(f"{folder}/nsd.conf", nsd.config(folder, ("0.0.0.0", "::0")) + "".join(
+    host.machine.write(f"{folder}/nsd.conf", nsd_config(folder, ("0.0.0.0", "::0")) + "".join(
         f"  provide-xfr: {anyone} NOKEY\n" for anyone in ("0.0.0.0/0", "::/0")))
     # A process group of its own, which stall() stops.
     host.run(f"setsid nsd -d -c {folder}/nsd.conf >{folder}/log 2>&1 & echo $! >{folder}/group")
