@@ -37,6 +37,7 @@ import yaml
 
 MOUNTED = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 MAX_BACKENDS, MAX_WEIGHT = 8, 256  # of a service: docs/config.md
+MOST_TARGETS = 64  # of a name's SRV records are asked for addresses, those of the smallest priorities
 NAME = re.compile(r"[a-z0-9-]{1,31}")
 WATCH_S = 60  # the server ends a watch after this; a connection that is silent for longer than this and 15 s is cut
 LONGEST_WAIT_S = 30
@@ -290,9 +291,9 @@ class Names(Source):
         return f"{self._name} ({'addresses' if self._port else 'SRV records'})"
 
     def listed(self) -> list[Endpoint]:
-        _, version = service_in(self._template, yaml.compose(self._template.read_text(encoding="utf-8"), yaml.SafeLoader), self._service)
+        _, version = service_in(self._template, read_tree(self._template), self._service)
         self._ttl, found = LONGEST_TTL_S, {}
-        targets = [(0, 1, self._port, self._name)] if self._port else self._ask(self._name, SRV)
+        targets = [(0, 1, self._port, self._name)] if self._port else self._ask(self._name, SRV)[:MOST_TARGETS]
         for priority, weight, port, target in targets:
             for address in (str(ipaddress.ip_address(each)) for each in (self._ask(target, A if version == 4 else AAAA) if target else [])):
                 name = backend_name({}, address) if self._port else f"{target.split('.')[0]}-{port}"
@@ -348,7 +349,16 @@ def ready_backends(slices: list[dict], version: int, port_name: str) -> list[tup
     return sorted((name, address, port) for (address, port), name in found.items())
 
 
-# The configuration is changed as a tree of nodes, whose scalars keep their spelling: `on` is no boolean there.
+# The configuration is changed as a tree of nodes, whose scalars keep their spelling: `on` is no boolean there. It may hold keys, also in
+# a wrong place, so that no error repeats any of it.
+
+
+def read_tree(path: Path) -> yaml.Node | None:
+    try:
+        return yaml.compose(path.read_text(encoding="utf-8"), yaml.SafeLoader)
+    except yaml.YAMLError as error:
+        mark = getattr(error, "problem_mark", None)
+        raise ValueError(f"{path} is no YAML{f', line {mark.line + 1}' if mark else ''}: `hedgerow validate --config {path}` says more") from None
 
 
 def value_of(mapping: yaml.MappingNode, key: str) -> yaml.Node | None:
@@ -369,7 +379,10 @@ def service_in(template: Path, tree: yaml.Node | None, name: str) -> tuple[yaml.
     service = service_of(tree, name)
     if service is None:
         raise ValueError(f"{template} has no service {name!r}: --service and --dns name one of its services")
-    return service, ipaddress.ip_address(value_of(service, "vip").value).version
+    try:
+        return service, ipaddress.ip_address(value_of(service, "vip").value).version
+    except (ValueError, AttributeError):
+        raise ValueError(f"{template}, line {service.start_mark.line + 1}: service {name!r} has no `vip` that is an address") from None
 
 
 def backends_of(service: yaml.MappingNode | None) -> dict[tuple[str, int], yaml.Node]:
@@ -392,17 +405,19 @@ class Wanted:
         self._sources, self._node = sources, arguments.node
 
     def text(self, known: dict[str, list | None]) -> str:
-        template = self._template.read_text(encoding="utf-8")
         if not known:
-            return template
-        tree = yaml.compose(template, yaml.SafeLoader)
+            return self._template.read_text(encoding="utf-8")
+        tree = read_tree(self._template)
         for name in known:
             self._fill(tree, name, known[name])
         return HEADER + yaml.serialize(tree, Dumper=yaml.SafeDumper)
 
     def _fill(self, tree: yaml.Node | None, name: str, known: list | None) -> None:
         service, version = service_in(self._template, tree, name)
-        in_template = backends_of(service)
+        try:
+            in_template = backends_of(service)
+        except (ValueError, AttributeError):
+            raise ValueError(f"{self._template}: a backend of {name!r} has no `address` and `port`") from None
         ready = {(each.address, each.port): each for each in self._sources[name].endpoints(known or [], version)}
         if not ready:
             if known is not None:

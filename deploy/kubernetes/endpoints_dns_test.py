@@ -308,6 +308,18 @@ def test_the_file_is_for_the_templates_group(registry, by_name):
     assert program.out.stat().st_mode & 0o7777 == 0o640
 
 
+@pytest.mark.parametrize("before, after", [
+    ("primary: a", 'primary: "SECRET'), ("vip: 10.99.0.53", "vip: SECRET"), ("port: 53, node: 7", "port: SECRET"), ("node: 7", "node: SECRET"), ("primary: a", "primary: {SECRET: [")])
+def test_a_key_in_a_wrong_place_of_the_template_is_never_repeated(registry, by_name, before, after):
+    registry.serve("dns A 10.1.0.1")
+    program, secret = by_name("dns=dns.example.test:5300"), "5a" * 16
+    assert before in TEMPLATE
+    program.template.write_text(TEMPLATE.replace(before, after.replace("SECRET", secret)), encoding="utf-8")
+    done = subprocess.run(program.words("--once", "--patience", "0.1"), check=False, timeout=60, capture_output=True, text=True)
+    assert secret not in done.stdout + done.stderr and "Traceback" not in done.stderr
+    assert done.stderr or program.out.exists()
+
+
 @pytest.mark.parametrize("answer", [
     pytest.param(lambda query: b"", id="nothing"), pytest.param(lambda query: query[:2], id="two-bytes"),
     pytest.param(lambda query: b"xx\x80\0" + query[4:], id="another-id"),

@@ -162,8 +162,11 @@ class Checker : Checks {
         absl::c_any_of(labels, [](const auto& each) { return each.size() > 63; }))
       Add(absl::StrCat(path, ".name"), "got a name that is too long for DNS, expected one such as www.example.test");
     if (service.has_cluster()) Add(path, "got a check, expected none with a cluster, which announces its leader");
-    if (!CheckedProfile(service).has_check())
-      Add(path, absl::StrCat("the profile ", service.profile(), " has no harmless request; `raw.check` can name one"));
+    const bool tcp = service.check().tcp() == v1::SWITCH_ON;
+    if (tcp && !labels.empty()) Add(absl::StrCat(path, ".name"), "got a name, expected none with `tcp: on`");
+    if (!tcp && !CheckedProfile(service).has_check())
+      Add(path, absl::StrCat("the profile ", service.profile(),
+                             " has no harmless request; `raw.check` can name one, and `tcp: on` opens a connection"));
   }
 
   void Backends(const v1::Service& service, const std::string& path) {
@@ -197,8 +200,8 @@ class Checker : Checks {
     Add(path, absl::StrCat("got ", Quote(endpoint), ", expected a backend that no other service uses (", entry->second,
                            " in line ", locations_.Find(entry->second).line,
                            " is the same): a client socket that uses both services "
-                           "could not be told which one a reply is for; give the "
-                           "backend a second port or address"));
+                           "could not be told which one a reply is for; give the backend a second port or address, or "
+                           "the service an instance of its own"));
   }
 
   void Family(const v1::Service& service, const v1::Backend& backend, const std::string& path) {

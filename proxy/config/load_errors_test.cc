@@ -158,7 +158,8 @@ constexpr Row kRows[] = {
     {"BackendOfTwoServices", "{name: a, address: 10.77.0.11, port: 7}", "{name: a, address: 10.77.0.11, port: 53}",
      R"(27:28: services[1].backends[0].address: got "10.77.0.11:53", expected a backend that no other service uses )"
      R"((services[0].backends[0].address in line 19 is the same): a client socket that uses both services could )"
-     R"(not be told which one a reply is for; give the backend a second port or address)"},
+     R"(not be told which one a reply is for; give the backend a second port or address, or )"
+     R"(the service an instance of its own)"},
     {"BackendIsAVip", "{name: b, address: 10.77.0.12, port: 53}", "{name: b, address: 10.99.0.1, port: 53}",
      R"(20:28: services[0].backends[1].address: got "10.99.0.1", expected an address that is no vip )"
      R"((services[1].vip in line 22): requests would come back to the proxy)"},

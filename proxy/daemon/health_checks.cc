@@ -23,22 +23,28 @@ constexpr int64_t kLastsNs = 3 * kSecondNs;  // without a daemon
 constexpr int64_t kAnswerWithinNs = kSecondNs * 9 / 10;
 constexpr int kDatagrams = 8;  // that are read of a backend in a look
 
-// What cannot be sent is not answered.
+// What cannot be sent is not answered. Without a question a TCP connection is opened.
 net::UniqueFd Ask(const v1::Backend& backend, const std::string& source, const std::string& question) {
   const auto address = net::IpAddress::Parse(backend.address()), own = net::IpAddress::Parse(source);
   if (!address.ok()) return {};
-  net::UniqueFd asked(socket(address->family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  const int kind = question.empty() ? SOCK_STREAM : SOCK_DGRAM;
+  net::UniqueFd asked(socket(address->family(), kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const net::SocketAddress there(*address, static_cast<uint16_t>(backend.port())), here(own.value_or(*address), 0);
   if (own.ok()) bind(asked.get(), here.get(), here.bytes);
-  if (connect(asked.get(), there.get(), there.bytes) == 0) send(asked.get(), question.data(), question.size(), 0);
+  if (connect(asked.get(), there.get(), there.bytes) == 0 && !question.empty())
+    send(asked.get(), question.data(), question.size(), 0);
   return asked;
 }
 
 bool IsAnswered(int socket, const v1::Profile& profile, const std::string& question) {
+  sockaddr_storage peer{};
+  socklen_t size = sizeof(peer);
+  if (question.empty()) return getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &size) == 0;
   std::string reply(2048, '\0');
   for (int i = 0; i < kDatagrams; ++i) {
     const ssize_t bytes = recv(socket, reply.data(), reply.size(), 0);
-    if (bytes < 0) return false;
+    if (bytes < 0 && errno == EAGAIN) return false;
+    if (bytes < 0) continue;  // an ICMP error, which may be forged: an answer may wait behind it
     const ReplyKind kind = JudgeReply(profile, question, {reply.data(), static_cast<size_t>(bytes)}).kind;
     if (kind == ReplyKind::kAnswer || kind == ReplyKind::kNegativeOk) return true;
   }
@@ -91,7 +97,7 @@ absl::Status HealthChecks::Look(DaemonFacts& facts, LivePolicy& policy, const Sn
       if (due && !backend.socket.valid()) {
         std::string random(kQueryRandomBytes, '\0');
         [[maybe_unused]] const ssize_t got = getrandom(random.data(), random.size(), 0);  // so few are never cut short
-        backend.question = QueryOf(profile, random).value_or("");
+        backend.question = service.check().tcp() == v1::SWITCH_ON ? "" : QueryOf(profile, random).value_or("");
         backend.asked_ns = now_ns;
         backend.socket = Ask(known, i < facts.paths.size() ? facts.paths[i].source : "", backend.question);
         if (!backend.socket.valid())

@@ -4,10 +4,14 @@
 #include "proxy/daemon/health_checks.h"
 
 #include <netinet/in.h>
+#include <netinet/ip.h>
+#include <netinet/ip_icmp.h>
+#include <netinet/udp.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <cstring>
 #include <memory>
 
 #include <gmock/gmock.h>
@@ -38,6 +42,7 @@ struct Server {
     for (ssize_t bytes = 0; (bytes = recvfrom(socket.get(), query.data(), query.size(), 0,
                                               reinterpret_cast<sockaddr*>(&from), &size)) > 0;) {
       last.assign(query.data(), static_cast<size_t>(bytes));
+      asked_from = ntohs(reinterpret_cast<const sockaddr_in*>(&from)->sin_port);
       if (rcode < 0) continue;
       query[2] = static_cast<char>(query[2] | 0x80);
       query[3] = static_cast<char>(rcode);
@@ -45,7 +50,7 @@ struct Server {
     }
   }
   net::UniqueFd socket;
-  uint16_t port = 0;
+  uint16_t port = 0, asked_from = 0;
   int rcode = 0;
   std::string last;
 };
@@ -54,9 +59,9 @@ class HealthChecksTest : public testing::Test {
  protected:
   void Make(const std::string& check) {
     config_ = *config::LoadText(
-        absl::StrCat("services:\n  - name: dns\n    vip: 10.99.0.53\n    port: 53\n    profile: dns\n", check,
-                     "    backends:\n      - {name: a, address: 127.0.0.1, port: ", a_.port,
-                     "}\n      - {name: b, address: 127.0.0.1, port: ", b_.port, "}\n"),
+        absl::StrCat("services:\n  - name: dns\n    vip: 10.99.0.53\n    port: 53\n    profile: ", profile_, "\n",
+                     check, "    backends:\n      - {name: a, address: 127.0.0.1, port: ", ports_[0],
+                     "}\n      - {name: b, address: 127.0.0.1, port: ", ports_[1], "}\n"),
         "c.yaml");
     checks_ = std::make_unique<HealthChecks>(config_);
     seen_.services.assign(1, {.name = "dns"});
@@ -77,6 +82,8 @@ class HealthChecksTest : public testing::Test {
   }
 
   Server a_, b_;
+  std::string profile_ = "dns";
+  std::array<uint16_t, 2> ports_ = {a_.port, b_.port};
   v1::Config config_;
   DaemonFacts facts_;
   FakeDataPlane fake_;
@@ -173,6 +180,56 @@ TEST_F(HealthChecksTest, QuestionsAreAsFarApartAsWritten) {
   Make("    check: {every: 5s}\n");
   After(11);
   EXPECT_EQ(facts_.checks.at({"dns", "a"}), (std::array<uint64_t, 2>{2, 0}));
+}
+
+TEST_F(HealthChecksTest, AConnectionThatIsRefusedFailsAndOneThatIsAcceptedIsAnAnswer) {
+  std::array<net::UniqueFd, 2> listening;
+  for (size_t i = 0; i < 2; ++i) {
+    listening[i].Reset(socket(AF_INET, SOCK_STREAM, 0));
+    const net::SocketAddress any(*net::IpAddress::Parse("127.0.0.1"), 0);
+    ASSERT_EQ(bind(listening[i].get(), any.get(), any.bytes), 0);
+    ports_[i] = net::OwnEnd(listening[i].get())->port;
+  }
+  listen(listening[1].get(), 16);  // the other one has the port, and refuses
+  profile_ = "one-way";
+  Make("    check: {fall: 2, tcp: on}\n");
+  EXPECT_THAT(After(2), IsEmpty());
+  EXPECT_THAT(After(1), ElementsAre(0));
+  listen(listening[0].get(), 16);
+  EXPECT_THAT(After(3), IsEmpty());
+  EXPECT_EQ(facts_.checks.at({"dns", "b"})[1], 0u);
+  EXPECT_EQ(a_.last + b_.last, "") << "no datagram";
+}
+
+// Another host guesses the port that a check is sent from.
+TEST_F(HealthChecksTest, AForgedErrorHidesNoAnswer) {
+  Make("    check: {fall: 1}\n");
+  After(1);
+  struct {
+    icmphdr header{};
+    iphdr quoted{};
+    udphdr ports{};
+  } error;
+  error.header.type = ICMP_DEST_UNREACH;
+  error.header.code = ICMP_PORT_UNREACH;
+  error.quoted.version = 4;
+  error.quoted.ihl = 5;
+  error.quoted.protocol = IPPROTO_UDP;
+  error.quoted.saddr = error.quoted.daddr = htonl(INADDR_LOOPBACK);
+  error.ports.source = htons(a_.asked_from);
+  error.ports.dest = htons(a_.port);
+  uint32_t sum = 0;
+  std::array<uint16_t, sizeof(error) / 2> words{};
+  std::memcpy(words.data(), &error, sizeof(error));
+  for (const uint16_t word : words) sum += word;
+  sum = (sum >> 16) + (sum & 0xffff);
+  error.header.checksum = static_cast<uint16_t>(~(sum + (sum >> 16)));
+  const net::UniqueFd raw(socket(AF_INET, SOCK_RAW, IPPROTO_ICMP));
+  if (!raw.valid()) GTEST_SKIP() << "raw sockets are root's";
+  const net::SocketAddress here(*net::IpAddress::Parse("127.0.0.1"), 0);
+  ASSERT_EQ(sendto(raw.get(), &error, sizeof(error), 0, here.get(), here.bytes), static_cast<ssize_t>(sizeof(error)));
+  EXPECT_THAT(After(1), IsEmpty());
+  EXPECT_EQ(facts_.checks.at({"dns", "a"}), (std::array<uint64_t, 2>{1, 0}));
 }
 
 TEST_F(HealthChecksTest, WithoutACheckNothingIsAsked) {
