@@ -1,7 +1,7 @@
 # shellcheck shell=bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev report`, `./dev pictures`, `./dev lab`, `./dev vm`, `./dev dst` and `./dev sim`: make
+# `./dev demo`, `./dev bench NAME`, `./dev chaos NAME`, `./dev report`, `./dev pictures`, `./dev lab`, `./dev vm`, `./dev kube`, `./dev dst` and `./dev sim`: make
 # the machine ready, then hand over to the program that does the work, which talks to the terminal by itself.
 
 # ready_to_run WHAT: packages, a kernel that can do it, and the release build; without the tests unless it is them.
@@ -145,4 +145,12 @@ cmd_vm() {
   if [ "$1" != fetch ]; then build_preset release; fi
   export HEDGEROW_BUILD_DIR="$HEDGEROW_ROOT/build/release"
   "$PYTHON" -m deploy.vm "$@"
+}
+
+cmd_kube() {
+  require_root kube
+  ensure_packages build run server
+  export HEDGEROW_IMAGES=$HEDGEROW_ROOT/build/images/kube
+  case "${1:-}" in up | test) cmd_image "$HEDGEROW_IMAGES" ;; esac
+  "$PYTHON" -m bench deploy.kube.__main__ "$@"
 }

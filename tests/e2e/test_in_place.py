@@ -10,72 +10,22 @@ import time
 
 import pytest
 
+from deploy.kube import load
 from harness.containers import POD_NET, pod_of, pod_routes, pod_server, rules
-from harness.dns import query, who_answers
+from harness.dns import who_answers
 from harness.product import VIP4, wait_until
 from test_adoption import end, start
 
 pytestmark = pytest.mark.own
 TIMEOUT_S = 1.0
 
-# Asks at a fixed rate, never again for the same query, until its time is over or SIGINT. With `sockets` 0 each query has a port of its own.
-LOAD = """
-import json, select, signal, socket, sys, time
-address, message, rate, seconds, sockets, timeout = sys.argv[1], bytes.fromhex(sys.argv[2]), *map(float, sys.argv[3:])
-def dial():
-    one = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
-    one.setblocking(False)
-    one.connect((address, 53))
-    poll.register(one, select.POLLIN)
-    socks[one.fileno()] = one
-    return one
-def end(one):
-    if not sockets:
-        poll.unregister(one)
-        del socks[one.fileno()]
-        one.close()
-poll, socks, waiting, lost, sent, answered = select.poll(), {}, {}, [], 0, 0
-fixed = [dial() for _ in range(int(sockets))]
-begin = time.monotonic()
-def interrupted(*_):
-    global seconds
-    seconds = min(seconds, time.monotonic() - begin)
-signal.signal(signal.SIGINT, interrupted)
-while sent < rate * seconds or waiting:
-    now = time.monotonic() - begin
-    while sent < min(rate * seconds, rate * now):
-        one = fixed[sent % len(fixed)] if fixed else dial()
-        waiting[one.fileno(), sent & 0xffff] = now
-        try:
-            one.send((sent & 0xffff).to_bytes(2, "big") + message[2:])
-        except OSError:
-            pass
-        sent += 1
-    for number, _ in poll.poll(2):
-        one = socks[number]
-        try:
-            key = number, int.from_bytes(one.recv(2048)[:2], "big")
-        except OSError:
-            continue
-        if waiting.pop(key, None) is not None:
-            answered += 1
-            end(one)
-    for key, at in list(waiting.items()):
-        if now - at < timeout:
-            break
-        del waiting[key]
-        lost.append(round(at, 2))
-        end(socks[key[0]])
-print(json.dumps({"sent": sent, "answered": answered, "lost": lost}))
-"""
-
 
 class Load:
     def __init__(self, host, netns: str | None, seconds: float, *, rate: int = 200, sockets: int = 0):
         self._log = host.scratch("load") / f"{time.monotonic_ns()}"
         enter = ["ip", "netns", "exec", netns] if netns else []
-        self._child = host.popen([*enter, "/usr/bin/python3", "-c", LOAD, VIP4, query(0, "www.example.test").hex(), str(rate), str(seconds),
-                                  str(sockets), str(TIMEOUT_S)], log=self._log)
+        self._child = host.popen([*enter, "/usr/bin/python3", load.__file__, VIP4, str(rate), str(seconds), str(sockets), str(TIMEOUT_S),
+                                  "www.example.test"], log=self._log)
         time.sleep(1)  # it has begun
 
     def end(self) -> list[float]:
