@@ -25,8 +25,8 @@ class Monitor : public v1::Steer::Service {
  public:
   Monitor(EventLoop& loop, Control& control) : loop_(loop), control_(control) {}
 
-  grpc::Status Show(grpc::ServerContext*, const v1::ShowRequest* request, v1::Group* reply) override {
-    return OnLoop(reply, [&] { return control_.Show(request->buckets()); });
+  grpc::Status Show(grpc::ServerContext*, const v1::ShowRequest*, v1::Group* reply) override {
+    return OnLoop(reply, [&] { return control_.Show(); });
   }
 
  protected:
@@ -61,9 +61,6 @@ class Administration final : public Monitor {
   grpc::Status Reload(grpc::ServerContext* context, const v1::ReloadRequest* request, v1::Group* reply) override {
     return Change(*context, *request, reply,
                   [&] { return control_.Reload(request->has_slot() ? std::optional(request->slot()) : std::nullopt); });
-  }
-  grpc::Status Reattach(grpc::ServerContext* context, const v1::ReattachRequest* request, v1::Group* reply) override {
-    return Change(*context, *request, reply, [&] { return control_.Reattach(); });
   }
   grpc::Status Stop(grpc::ServerContext* context, const v1::StopRequest* request, v1::StopReply* reply) override {
     return Change(*context, *request, reply, [&] { return control_.Stop(); });

@@ -24,9 +24,9 @@ using Stub = AdminClient::Stub;
 
 class FakeControl final : public Control {
  public:
-  absl::StatusOr<v1::Group> Show(bool buckets) override {
+  absl::StatusOr<v1::Group> Show() override {
     v1::Group group;
-    group.set_name(buckets ? "with buckets" : "without");
+    group.set_name("shown");
     return group;
   }
   absl::StatusOr<v1::Change> Resize(uint32_t workers) override {
@@ -55,7 +55,6 @@ class FakeControl final : public Control {
     reply.set_slot(slot);
     return reply;
   }
-  absl::StatusOr<v1::Group> Reattach() override { return v1::Group(); }
   absl::StatusOr<v1::StopReply> Stop() override { return v1::StopReply(); }
 };
 
@@ -73,9 +72,7 @@ TEST(SteerAdmin, ServesEveryCallToItsOwnerAlone) {
   const auto client = AdminClient::Connect(places);
   ASSERT_TRUE(client.ok()) << client.status();
 
-  v1::ShowRequest show;
-  show.set_buckets(true);
-  EXPECT_EQ(client->Ask(&Stub::Show, show)->name(), "with buckets");
+  EXPECT_EQ(client->Ask(&Stub::Show)->name(), "shown");
   v1::DrainRequest drain;
   drain.set_slot(4);
   drain.set_drain(true);
@@ -116,7 +113,7 @@ TEST(SteerAdmin, TheMonitorServesShowAloneToItsGroup) {
   std::thread runner([&] { loop->Run(); });
   const auto client = AdminClient::ConnectToMonitor(places);
   ASSERT_TRUE(client.ok()) << client.status();
-  EXPECT_EQ(client->Ask(&Stub::Show)->name(), "without");
+  EXPECT_EQ(client->Ask(&Stub::Show)->name(), "shown");
   const auto channel = operate::OpenAdminChannel(places.monitor(), {});
   for (const auto& [name, status] :
        operate::CallEach(*channel, *v1::Group::descriptor()->file()->FindServiceByName("Steer"))) {

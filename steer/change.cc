@@ -49,30 +49,17 @@ absl::StatusOr<GroupTable> GroupTable::Open(KernelGroup* kernel, const Listen& l
   // The former supervisor may have ended between two steps of a change.
   if (const absl::Status stopped = kernel->SetRecording(false); !stopped.ok()) return stopped;
   if (const absl::Status counted = table.CountPins(); !counted.ok()) return counted;
-  const auto written = table.Write(table.Wanted(table.home_, table.weights_, table.empty_), false);
+  const auto written = table.Write(Entries(table.home_, table.weights_, table.empty_, policy), false);
   if (!written.ok()) return written.status();
   return table;
 }
 
-TableEntries GroupTable::Wanted(const Home& home, const Weights& weights, const std::vector<bool>& empty) const {
-  return Entries(home, weights, empty, policy_);
-}
-
 absl::StatusOr<GroupTable::Moved> GroupTable::SetWeights(const Weights& weights) {
-  const auto shares = Shares(weights);
-  if (!shares.ok()) return shares.status();
   const auto home = MoveHome(home_, weights);
   if (!home.ok()) return home.status();
   Moved moved;
-  std::array<int, HR_STEER_SLOTS> had{};
-  for (size_t bucket = 0; bucket < home->size(); ++bucket) {
-    ++had[home_[bucket]];
-    moved.buckets += (*home)[bucket] != home_[bucket];
-  }
-  for (size_t slot = 0; slot < had.size(); ++slot) {
-    moved.fewest += static_cast<uint32_t>(std::max(0, had[slot] - (*shares)[slot]));
-  }
-  const auto pinned = Write(Wanted(*home, weights, empty_), true);
+  for (size_t bucket = 0; bucket < home->size(); ++bucket) moved.buckets += (*home)[bucket] != home_[bucket];
+  const auto pinned = Write(Entries(*home, weights, empty_, policy_), true);
   if (!pinned.ok()) return pinned.status();
   home_ = *home;
   weights_ = weights;
@@ -90,18 +77,20 @@ absl::Status GroupTable::SetEmpty(const std::vector<bool>& empty) {
   }
   const std::vector<bool> before = std::exchange(empty_, empty);
   // A slot that is empty has no sessions to be kept.
-  const auto written = Write(Wanted(home_, weights_, empty), false);
+  const auto written = Write(Entries(home_, weights_, empty, policy_), false);
   if (!written.ok()) empty_ = before;
   return written.status();
 }
 
-absl::Status GroupTable::SetGeneration(int slot, int generation) {
+absl::Status GroupTable::SetGeneration(int slot, int generation, bool ends) {
   Generations wanted = generations_;
   wanted[static_cast<size_t>(slot)] = static_cast<uint8_t>(generation);
   if (wanted == generations_) return absl::OkStatus();
   const absl::Status written = kernel_->WriteTable(entries_, wanted, true);
-  if (written.ok()) generations_ = wanted;
-  return written;
+  if (!written.ok()) return written;
+  if (ends) kernel_->Leave(slot);
+  generations_ = wanted;
+  return absl::OkStatus();
 }
 
 absl::StatusOr<uint32_t> GroupTable::Write(const TableEntries& wanted, bool keeps) {

@@ -31,7 +31,6 @@ class GroupTable {
  public:
   struct Moved {
     uint32_t buckets = 0;
-    uint32_t fewest = 0;  // the lower bound for any change to the new shares
     uint32_t pinned = 0;
   };
 
@@ -46,8 +45,8 @@ class GroupTable {
 
   // InvalidArgument: no table has these shares (NewHome), and the present one stays.
   absl::StatusOr<Moved> SetWeights(const Weights& weights);
-  // The slot's sources meet the sockets of this generation from now on.
-  absl::Status SetGeneration(int slot, int generation);
+  // The slot's sources meet the sockets of this generation from now on. `ends`: the former worker is asked to end.
+  absl::Status SetGeneration(int slot, int generation, bool ends);
   // HR_STEER_SLOTS slots: those without a worker. Pins to a slot that becomes empty end.
   absl::Status SetEmpty(const std::vector<bool>& empty);
 
@@ -56,7 +55,6 @@ class GroupTable {
   uint32_t pins() const { return pins_; }
 
   bool IsEmpty(int slot) const { return empty_[static_cast<size_t>(slot)]; }
-  const TableEntries& entries() const { return entries_; }
   // Each slot's buckets, empty or not.
   uint32_t BucketsOf(int slot) const;
 
@@ -64,7 +62,6 @@ class GroupTable {
   GroupTable(KernelGroup* kernel, const Listen& listen, bool records, hr_steer_empty policy)
       : kernel_(kernel), listen_(listen), records_(records), policy_(policy) {}
 
-  TableEntries Wanted(const Home& home, const Weights& weights, const std::vector<bool>& empty) const;
   // `keeps`: flows stay where they began (KernelGroup::WriteTable).
   absl::StatusOr<uint32_t> Write(const TableEntries& wanted, bool keeps);
   // A source for which there is no place goes by the table.

@@ -15,7 +15,7 @@ namespace hedgerow::steer {
 class Control {
  public:
   virtual ~Control() = default;
-  virtual absl::StatusOr<v1::Group> Show(bool buckets) = 0;
+  virtual absl::StatusOr<v1::Group> Show() = 0;
   virtual absl::StatusOr<v1::Change> Resize(uint32_t workers) = 0;
   virtual absl::StatusOr<v1::Change> SetWeights(const std::vector<double>& weights) = 0;
   virtual absl::StatusOr<v1::Change> Drain(uint32_t slot, bool drain) = 0;
@@ -23,8 +23,6 @@ class Control {
   // Replaces the worker of a slot, or of each in turn, by one that serves beside it until it is ready. Returns when the
   // first one is started.
   virtual absl::StatusOr<v1::Group> Reload(std::optional<uint32_t> slot) = 0;
-  // Puts the group's programs back where a foreign one took their place.
-  virtual absl::StatusOr<v1::Group> Reattach() = 0;
   // Begins the shutdown and returns before it is complete.
   virtual absl::StatusOr<v1::StopReply> Stop() = 0;
 };

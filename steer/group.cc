@@ -95,6 +95,7 @@ absl::Status Group::CreateKernel(size_t workers) {
   config->field_offset = settings_.field_offset;
   config->field_bytes = settings_.field_bytes;
   config->openers = static_cast<uint32_t>(settings_.openers.size());
+  config->any = settings_.any_session;
   std::copy(settings_.openers.begin(), settings_.openers.end(), config->opener);
   Weights weights(HR_STEER_SLOTS);
   std::fill_n(weights.begin(), workers, 1.0);
@@ -119,7 +120,8 @@ absl::StatusOr<std::string> Group::Difference(const v1::Record& record, const Ke
     return memcmp(&one, &other, sizeof(one)) == 0;
   };
   if (!std::equal(settings_.openers.begin(), settings_.openers.end(), config.opener, config.opener + config.openers,
-                  same))
+                  same) ||
+      config.any != settings_.any_session)
     return "--sessions";
   const auto devices = kernel.Devices();
   if (!devices.ok()) return devices.status();
@@ -132,7 +134,7 @@ absl::Status Group::OpenTable() {
       GroupTable::Open(kernel_.get(), settings_.listen, settings_.udp && settings_.tcp, settings_.empty, WeightsNow());
   if (!table.ok()) return table.status();
   table_ = *std::move(table);
-  moved_until_ns_ = MonotonicNs() + absl::ToInt64Nanoseconds(settings_.drain_timeout);
+  if (kernel_->IsChanging()) moved_until_ns_ = MonotonicNs() + absl::ToInt64Nanoseconds(settings_.drain_timeout);
   return absl::OkStatus();
 }
 
@@ -152,7 +154,6 @@ absl::Status Group::Save() {
   record.set_bpffs(settings_.bpffs);
   record.set_mode(mode());
   record.set_supervisor_pid(getpid());
-  record.set_mounted_bpffs(mounted_bpffs_);
   Record(record);
   for (const Slot* slot : Slots()) *record.add_slots() = ToRecord(*slot);
   const absl::Status saved = SaveRecord(settings_.places, record);
@@ -195,6 +196,7 @@ void Group::ApplyEmpty() {
 }
 
 void Group::PollPins(int64_t now_ns) {
+  kernel_->Tick();
   if (kernel_->IsChanging() && now_ns >= moved_until_ns_ && !Has(Role::kFormer)) kernel_->EndChange();
   if (table_->pins() == 0 || now_ns < next_pins_ns_) return;
   if (const absl::Status polled = table_->Poll(); !polled.ok())
@@ -255,7 +257,6 @@ absl::StatusOr<v1::Change> Group::ChangeTable(const std::function<void()>& undo)
   (void)Save();
   v1::Change change;
   change.set_moved_buckets(moved->buckets);
-  change.set_fewest_possible(moved->fewest);
   change.set_pinned_sources(moved->pinned);
   TableChanged();
   if (const absl::Status shown = ShowSlots(change.mutable_slots()); !shown.ok()) return shown;
@@ -343,7 +344,7 @@ absl::Status Group::ShowSlots(google::protobuf::RepeatedPtrField<v1::Slot>* slot
   return absl::OkStatus();
 }
 
-absl::StatusOr<v1::Group> Group::Show(bool buckets) {
+absl::StatusOr<v1::Group> Group::Show() {
   const auto counts = kernel_->Counts();
   if (!counts.ok()) return counts.status();
   v1::Group group;
@@ -357,14 +358,6 @@ absl::StatusOr<v1::Group> Group::Show(bool buckets) {
   for (const auto& [number, slot] : Serving()) *group.add_slots() = ShowSlot(*slot, *counts);
   for (const Slot* slot : Slots()) {
     if (slot->role != Role::kServing) *group.add_others() = ShowSlot(*slot, *counts);
-  }
-  for (uint32_t bucket = 0; buckets && bucket < HR_STEER_BUCKETS; ++bucket) {
-    const hr_steer_entry& entry = table_->entries()[bucket];
-    v1::Bucket& out = *group.add_buckets();
-    out.set_bucket(bucket);
-    out.set_home_slot(entry.slot);
-    out.set_slot(static_cast<uint32_t>(SlotOf(entry) < 0 ? entry.slot : SlotOf(entry)));
-    out.set_selected(counts->buckets[bucket]);
   }
   group.set_pinned_sources(table_->pins());
   group.set_pinned(counts->all.pinned);

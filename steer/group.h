@@ -5,7 +5,6 @@
 // empty slots. Everything runs on the event loop's thread.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -16,7 +15,6 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "net/unique_fd.h"
 #include "operate/event_loop.h"
 #include "operate/problem_log.h"
 #include "steer/api/record.pb.h"
@@ -40,14 +38,13 @@ class Group : public Control {
   // "group port-2055: 192.0.2.1:2055 (udp, tcp), workers 4711 (nfcapd), 4712 (nfcapd)"
   std::string Text();
 
-  absl::StatusOr<v1::Group> Show(bool buckets) final;
+  absl::StatusOr<v1::Group> Show() final;
   absl::StatusOr<v1::Change> SetWeights(const std::vector<double>& weights) final;
   absl::StatusOr<v1::Change> Drain(uint32_t slot, bool drain) final;
   absl::StatusOr<v1::StopReply> Stop() final;
 
  protected:
-  Group(EventLoop* loop, const Settings& settings, bool mounted_bpffs)
-      : loop_(loop), settings_(settings), mounted_bpffs_(mounted_bpffs) {}
+  Group(EventLoop* loop, const Settings& settings) : loop_(loop), settings_(settings) {}
 
   virtual const char* mode() const = 0;  // "run" or "adopt"
   // Every pair of sockets, also those that do not serve.
@@ -95,10 +92,8 @@ class Group : public Control {
 
   EventLoop* loop_;
   Settings settings_;
-  bool mounted_bpffs_;
   std::unique_ptr<KernelGroup> kernel_;
   std::optional<GroupTable> table_;
-  std::array<net::UniqueFd, 2> sinks_{};  // by Transport
 
  private:
   bool IsEmpty(const Slot& slot, int64_t now_ns) const;

@@ -14,14 +14,11 @@
 #include <cstring>
 #include <filesystem>
 #include <memory>
-#include <set>
-#include <tuple>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
-#include "bpf/steer/bucket.h"
 #include "net/bpf_log.h"
 #include "net/bpffs.h"
 #include "steer.skel.h"
@@ -167,40 +164,6 @@ absl::StatusOr<net::UniqueFd> LockParent(const std::string& parent) {
 
 }  // namespace
 
-absl::Status CheckTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table) {
-  for (const hr_steer_entry& entry : table) {
-    if (entry.empty > HR_STEER_OTHER_OR_KERNEL)
-      return absl::InvalidArgumentError(absl::StrCat("the table has the policy ", entry.empty));
-  }
-  return absl::OkStatus();
-}
-
-absl::Status CheckSpec(const GroupSpec& spec) {
-  const hr_steer_config& config = spec.config;
-  if (config.ipv6_prefix < 1 || config.ipv6_prefix > 128)
-    return absl::InvalidArgumentError(absl::StrCat("an IPv6 prefix has 1 to 128 bits, not ", config.ipv6_prefix));
-  if (config.field_bytes > 16)
-    return absl::InvalidArgumentError(absl::StrCat("a gateway's field has at most 16 bytes, not ", config.field_bytes));
-  if (config.field_bytes != 0 && config.field_offset > 0xffff)
-    return absl::InvalidArgumentError(absl::StrCat("no datagram has a field at offset ", config.field_offset));
-  if (spec.devices.size() > HR_STEER_DEVICES)
-    return absl::ResourceExhaustedError(
-        absl::StrCat(spec.devices.size(), " networks with a device id, and a group has at most ", HR_STEER_DEVICES));
-  std::set<std::tuple<uint32_t, uint32_t, uint64_t, uint64_t>> networks;
-  for (const Device& device : spec.devices) {
-    const uint32_t bits = device.network.prefix_bits - 32;
-    if ((device.network.family != 4 || bits > 32) && (device.network.family != 6 || bits > 128))
-      return absl::InvalidArgumentError(
-          absl::StrCat("the network of device ", device.device.id, " is neither IPv4 nor IPv6"));
-    __u64 words[2] = {device.network.words[0], device.network.words[1]};
-    hr_steer_cut(words, bits);
-    // A trie would take the last one without a word.
-    if (!networks.emplace(device.network.family, bits, words[0], words[1]).second)
-      return absl::InvalidArgumentError(absl::StrCat("the network of device ", device.device.id, " is there twice"));
-  }
-  return CheckTable(spec.table);
-}
-
 absl::Status LoadAndPinGroup(const GroupSpec& spec, const std::string& folder) {
   const auto skeleton = OpenSkeleton();
   if (!skeleton.ok()) return skeleton.status();
@@ -227,8 +190,7 @@ absl::StatusOr<GroupObject> OpenGroupObject(const std::string& folder) {
        {std::pair(maps.steer_udp_sockets, &group.sockets[0]), std::pair(maps.steer_tcp_sockets, &group.sockets[1]),
         std::pair(maps.steer_table, &group.table), std::pair(maps.steer_state, &group.state),
         std::pair(maps.steer_devices, &group.devices), std::pair(maps.steer_pins, &group.pins),
-        std::pair(maps.steer_slot_counts, &group.slot_counts),
-        std::pair(maps.steer_bucket_counts, &group.bucket_counts), std::pair(maps.steer_counts, &group.counts)}) {
+        std::pair(maps.steer_slot_counts, &group.slot_counts), std::pair(maps.steer_counts, &group.counts)}) {
     auto opened = OpenMap(**skeleton, map, folder);
     if (!opened.ok()) return opened.status();
     *fd = *std::move(opened);

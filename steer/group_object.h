@@ -27,11 +27,8 @@ struct GroupObject {
   std::array<net::UniqueFd, 2> sockets{};
   std::array<Program, 2> programs{};
   Program program_of{};
-  net::UniqueFd table, state, devices, pins, slot_counts, bucket_counts, counts;
+  net::UniqueFd table, state, devices, pins, slot_counts, counts;
 };
-
-absl::Status CheckTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table);
-absl::Status CheckSpec(const GroupSpec& spec);
 
 // Loads the programs with their constants, fills and freezes, and pins everything in `folder`.
 absl::Status LoadAndPinGroup(const GroupSpec& spec, const std::string& folder);

@@ -38,7 +38,6 @@ int FirstReadable(const std::map<int, net::UniqueFd>& sockets, int timeout_ms) {
   std::vector<pollfd> polled;
   std::vector<int> slots;
   for (const auto& [slot, fd] : sockets) {
-    if (slot == HR_STEER_SINK) continue;
     polled.push_back({fd.get(), POLLIN, 0});
     slots.push_back(slot);
   }
@@ -108,16 +107,10 @@ net::UniqueFd TcpClient(const std::string& source_ip, const std::string& target_
 GroupSockets::GroupSockets(KernelGroup& group, std::string listen_ip, int slots) {
   for (const Transport transport : {Transport::kUdp, Transport::kTcp}) {
     bool attached = false;
-    for (int i = 0; i <= slots; ++i) {
-      const int slot = i == slots ? HR_STEER_SINK : i;
+    for (int slot = 0; slot < slots; ++slot) {
       net::UniqueFd fd = GroupSocket(transport, listen_ip);
       if (!attached) EXPECT_THAT(group.Attach(transport, fd.get()), net::IsOk());
       attached = true;
-      if (slot == HR_STEER_SINK) {
-        sock_filter nothing = {BPF_RET | BPF_K, 0, 0, 0};
-        const sock_fprog program = {1, &nothing};
-        EXPECT_EQ(setsockopt(fd.get(), SOL_SOCKET, SO_ATTACH_FILTER, &program, sizeof(program)), 0) << strerror(errno);
-      }
       BindAndListen(transport, fd.get(), listen_ip);
       EXPECT_THAT(group.Insert(transport, slot, fd.get()), net::IsOk());
       sockets_[Index(transport)].emplace(slot, std::move(fd));

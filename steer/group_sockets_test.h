@@ -54,7 +54,7 @@ net::UniqueFd UdpClient(const std::string& source_ip, uint16_t source_port, cons
 // Its connect(2) is under way or done.
 net::UniqueFd TcpClient(const std::string& source_ip, const std::string& target_ip);
 
-// The sockets of slots 0 to n-1, and the sink.
+// The sockets of slots 0 to n-1.
 class GroupSockets {
  public:
   GroupSockets(KernelGroup& group, std::string listen_ip, int slots);

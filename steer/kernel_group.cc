@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -27,6 +28,10 @@ struct TableElement {
   uint32_t word;
   uint32_t pad;
 };
+
+constexpr std::chrono::seconds kTick(HR_STEER_TICK_S);
+
+std::chrono::nanoseconds Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
 
 // A per-CPU array, each element summed. T consists of 64-bit counters.
 template <typename T>
@@ -136,14 +141,16 @@ class PinnedGroup : public KernelGroup {
   // Stores of a word each: an update by bpf(2) copies bytes, of which a program could see some.
   absl::Status WriteTable(const std::array<hr_steer_entry, HR_STEER_BUCKETS>& table, const Generations& generations,
                           bool keeps) override {
-    if (absl::Status status = CheckTable(table); !status.ok()) return status;
     const bool begins = keeps && object_.config.openers != 0 && !IsChanging();
     // Programs that still read the other half, of the last change.
     if (absl::Status status = begins ? net::WaitForPrograms() : absl::OkStatus(); !status.ok()) return status;
     const uint32_t half = begins ? 1 - Half() : Half();
     for (uint32_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) Entry(half, bucket) = table[bucket].word;
     for (size_t slot = 0; slot < generations.size(); ++slot) state_->generation[half][slot] = generations[slot];
-    if (begins) __atomic_store_n(&state_->tables, half | HR_STEER_FORMER, __ATOMIC_RELEASE);
+    if (begins) {
+      state_->began = static_cast<uint32_t>(Now().count() >> HR_STEER_AT_SHIFT);
+      __atomic_store_n(&state_->tables, half | HR_STEER_FORMER, __ATOMIC_RELEASE);
+    }
     return absl::OkStatus();
   }
 
@@ -161,6 +168,17 @@ class PinnedGroup : public KernelGroup {
 
   bool IsChanging() const override { return (state_->tables & HR_STEER_FORMER) != 0; }
   void EndChange() override { state_->tables = Half(); }
+  void Leave(int slot) override {
+    for (uint32_t bucket = 0; IsChanging() && bucket < HR_STEER_BUCKETS; ++bucket) {
+      hr_steer_entry entry{.word = Entry(1 - Half(), bucket)};
+      if (entry.slot != slot) continue;
+      entry.is_vacant = 1;
+      Entry(1 - Half(), bucket) = entry.word;
+    }
+  }
+  void Tick() override {
+    state_->tick = static_cast<uint32_t>(1 + std::chrono::duration_cast<std::chrono::seconds>(Now()) / kTick % 255);
+  }
 
   absl::Status SetRecording(bool on) override {
     if (absl::Status status = WaitWhereFreed(); !status.ok()) return status;
@@ -220,11 +238,9 @@ class PinnedGroup : public KernelGroup {
   absl::StatusOr<GroupCounts> Counts() const override {
     GroupCounts counts;
     counts.slots.resize(HR_STEER_SLOTS);
-    counts.buckets.resize(HR_STEER_BUCKETS);
     counts.all.pins_full = pins_full_;
     absl::Status status = AddPerCpu(object_.counts.get(), &counts.all, 1);
     if (status.ok()) status = AddPerCpu(object_.slot_counts.get(), counts.slots.data(), HR_STEER_SLOTS);
-    if (status.ok()) status = AddPerCpu(object_.bucket_counts.get(), counts.buckets.data(), HR_STEER_BUCKETS);
     if (!status.ok()) return status;
     return counts;
   }
@@ -266,9 +282,8 @@ class PinnedGroup : public KernelGroup {
     return both[transport == Transport::kUdp ? 0 : 1];
   }
 
-  // The sink's is one of them.
   static absl::Status CheckPlace(int place) {
-    if (place >= 0 && place < HR_STEER_SOCKETS) return absl::OkStatus();
+    if (place >= 0 && place < HR_STEER_PLACES) return absl::OkStatus();
     return absl::InvalidArgumentError(absl::StrCat("place ", place, " of ", HR_STEER_PLACES));
   }
 
@@ -305,7 +320,6 @@ class PinnedGroup : public KernelGroup {
 absl::StatusOr<std::unique_ptr<KernelGroup>> KernelGroup::Create(const std::string& bpffs, const std::string& name,
                                                                  const GroupSpec& spec) {
   if (absl::Status status = CheckGroupName(name); !status.ok()) return status;
-  if (absl::Status status = CheckSpec(spec); !status.ok()) return status;
   const absl::Status made =
       MakeGroupPins(bpffs, name, [&](const std::string& folder) { return LoadAndPinGroup(spec, folder); });
   if (!made.ok()) return made;

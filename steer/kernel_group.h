@@ -43,7 +43,6 @@ struct GroupSpec {
 
 struct GroupCounts {
   std::vector<hr_steer_slot_counts> slots{};  // HR_STEER_SLOTS, summed over CPUs
-  std::vector<uint64_t> buckets{};            // HR_STEER_BUCKETS: packets and connections selected
   hr_steer_counts all{};
 };
 
@@ -66,8 +65,8 @@ class KernelGroup {
   // Before bind(2) of the group's first socket, so that no packet is ever spread without the program (an
   // unbound socket with SO_REUSEPORT gets a reuseport group of its own, which the others join).
   virtual absl::Status Attach(Transport transport, int socket) = 0;
-  // `socket` is bound (UDP) or listens (TCP); `place`: PlaceOf(), or HR_STEER_SINK. AlreadyExists: the place has a
-  // socket. The kernel takes a socket out that closes.
+  // `socket` is bound (UDP) or listens (TCP); `place`: PlaceOf(). AlreadyExists: the place has a socket. The kernel
+  // takes a socket out that closes.
   virtual absl::Status Insert(Transport transport, int place, int socket) = 0;
   virtual absl::Status Remove(Transport transport, int place) = 0;
   // SO_COOKIE of the place's socket; 0: it has none that is open.
@@ -83,6 +82,10 @@ class KernelGroup {
   // Whether a former table is in force, and its end.
   virtual bool IsChanging() const { return false; }
   virtual void EndChange() {}
+  // The slot's former worker ends: of its flows only those stay that opened a session.
+  virtual void Leave(int /*slot*/) {}
+  // The time by which flows are heard. Several times in HR_STEER_TICK_S.
+  virtual void Tick() {}
 
   // Sources that stay with the slot of their open connections. A pin to a slot without a socket has no effect.
   // SetRecording returns when no program runs that saw the old value.

@@ -108,7 +108,7 @@ absl::StatusOr<std::unique_ptr<operate::HttpServer>> ServeMetrics(const std::str
   const auto collect = [&loop, &control]() -> absl::StatusOr<operate::MetricFamilies> {
     using Families = operate::MetricFamilies;
     return loop.Call<Families>(absl::Seconds(5), [&loop, &control]() -> absl::StatusOr<Families> {
-      const auto group = control.Show(false);
+      const auto group = control.Show();
       if (!group.ok()) return group.status();
       return FamiliesOf(*group, loop.turns());
     });

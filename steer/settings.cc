@@ -77,10 +77,7 @@ bool Listen::wildcard() const {
 }
 
 std::string Settings::EmptyText() const {
-  return empty == HR_STEER_REJECT   ? "reject"
-         : empty == HR_STEER_DROP   ? "drop"
-         : empty == HR_STEER_KERNEL ? "kernel"
-                                    : "next";
+  return empty == HR_STEER_REJECT ? "reject" : empty == HR_STEER_KERNEL ? "kernel" : "next";
 }
 
 std::vector<Transport> Settings::transports() const {
@@ -144,20 +141,18 @@ absl::Status ReadGatewayField(const std::string& text, Settings& settings) {
                                                  " and 1 to ", kMostBytes, ": 12:4"));
 }
 
-absl::StatusOr<std::vector<hr_steer_opener>> ReadSessions(const std::string& text) {
-  std::vector<hr_steer_opener> openers;
+absl::Status ReadSessions(const std::string& text, Settings& settings) {
+  settings.any_session = text == "any";
   for (const Opener& each : kOpeners) {
-    if (text != each.protocol) continue;
+    if (text != each.protocol && !settings.any_session) continue;
     const std::string mask = absl::HexStringToBytes(each.mask), value = absl::HexStringToBytes(each.value);
-    hr_steer_opener& opener = openers.emplace_back();
+    hr_steer_opener& opener = settings.openers.emplace_back();
     memcpy(opener.mask, mask.data(), mask.size());
     memcpy(opener.value, value.data(), value.size());
   }
-  if (openers.empty() && text != "none") {
-    return absl::InvalidArgumentError(
-        absl::StrCat("--sessions: got \"", text, "\", expected quic, dtls, wireguard or none"));
-  }
-  return openers;
+  if (!settings.openers.empty() || text == "none") return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      absl::StrCat("--sessions: got \"", text, "\", expected any, quic, dtls, wireguard or none"));
 }
 
 // NotFound: it may come by itself (LDAP).

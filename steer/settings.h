@@ -77,12 +77,13 @@ struct Settings {
   uint32_t field_offset = 0;
   uint32_t field_bytes = 0;                // 0: no field
   std::vector<hr_steer_opener> openers{};  // of its sessions; none: its datagrams are of no sessions
+  bool any_session = false;                // so is a flow that was heard before a change
   std::string metrics{};                   // empty: none
   operate::HttpAccess metrics_access{};
   std::string bpffs{};
   std::vector<std::string> command{};
 
-  // The policy's name in options and reports: "reject", "drop", "next", "kernel".
+  // The policy's name in options and reports: "reject", "next", "kernel".
   std::string EmptyText() const;
   // The transports in the order of LISTEN_FDS.
   std::vector<Transport> transports() const;
@@ -95,8 +96,8 @@ absl::StatusOr<std::vector<Device>> ReadDevices(const std::string& file);
 // "12:4": 4 bytes at offset 12 of the UDP payload name a gateway's device. InvalidArgument also without a gateway in
 // `settings.devices`.
 absl::Status ReadGatewayField(const std::string& text, Settings& settings);
-// "quic", "dtls", "wireguard" or "none": what opens a session of the protocol, as data.
-absl::StatusOr<std::vector<hr_steer_opener>> ReadSessions(const std::string& text);
+// "quic", "dtls", "wireguard", "any" (of these, or of another protocol) or "none": what opens a session, as data.
+absl::Status ReadSessions(const std::string& text, Settings& settings);
 // InvalidArgument: there is no such user or group. Empty texts: not set.
 absl::StatusOr<WorkerUser> FindWorkerUser(const std::string& user, const std::string& group);
 

@@ -48,6 +48,7 @@ struct Slot {
   const AdoptedSocket& socket(Transport transport) const { return transport == Transport::kUdp ? udp : tcp; }
   AdoptedSocket& socket(Transport transport) { return transport == Transport::kUdp ? udp : tcp; }
   bool empty() const { return udp.cookie == 0 && tcp.cookie == 0; }
+  int place() const { return PlaceOf(number, generation); }
 };
 
 // One of a supervisor that makes the sockets and starts the workers.
@@ -63,7 +64,6 @@ struct MadeSlot : Slot {
 
   int fd(Transport transport) const { return sockets[static_cast<size_t>(transport)].get(); }
   net::UniqueFd& socket(Transport transport) { return sockets[static_cast<size_t>(transport)]; }
-  int place() const { return PlaceOf(number, generation); }
   bool has_worker() const { return worker.pid != 0; }
 };
 

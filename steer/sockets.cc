@@ -3,7 +3,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <linux/filter.h>
 #include <linux/sock_diag.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
@@ -99,18 +98,6 @@ absl::StatusOr<net::UniqueFd> MakeSocket(const Settings& settings, Transport tra
   if (!fd.ok()) return fd;
   if (first) {
     if (const absl::Status attached = group.Attach(transport, fd->get()); !attached.ok()) return attached;
-  }
-  if (const absl::Status bound = Bind(settings, transport, fd->get()); !bound.ok()) return bound;
-  return fd;
-}
-
-absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport transport) {
-  auto fd = Open(settings, transport);
-  if (!fd.ok()) return fd;
-  sock_filter drop = BPF_STMT(BPF_RET | BPF_K, 0);
-  const sock_fprog filter{.len = 1, .filter = &drop};
-  if (setsockopt(fd->get(), SOL_SOCKET, SO_ATTACH_FILTER, &filter, sizeof(filter)) != 0) {
-    return absl::ErrnoToStatus(errno, "make the sink of dropped packets");
   }
   if (const absl::Status bound = Bind(settings, transport, fd->get()); !bound.ok()) return bound;
   return fd;

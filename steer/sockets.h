@@ -23,8 +23,6 @@ absl::Status RefuseHolders(const Settings& settings);
 
 // A socket that is bound, and listens (TCP). The group's `first` one of a transport has the program before it is bound.
 absl::StatusOr<net::UniqueFd> MakeSocket(const Settings& settings, Transport transport, KernelGroup& group, bool first);
-// A socket whose filter drops every packet silently.
-absl::StatusOr<net::UniqueFd> MakeSink(const Settings& settings, Transport transport);
 
 // systemd's descriptor store (FDSTORE=1 of sd_notify(3)), where systemd runs: what it holds outlives supervisor and
 // workers.

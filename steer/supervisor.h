@@ -28,8 +28,7 @@ class Supervisor final : public Group {
  public:
   // Before the loop runs; the caller holds the group's lock. A failed start removes what it made; a group that it took
   // over stays.
-  static absl::StatusOr<std::unique_ptr<Supervisor>> Start(EventLoop* loop, const Settings& settings,
-                                                           bool mounted_bpffs);
+  static absl::StatusOr<std::unique_ptr<Supervisor>> Start(EventLoop* loop, const Settings& settings);
   // After BeginStop() and the loop's end, it removes sockets, pins and folder.
   ~Supervisor() override;
 
@@ -39,11 +38,10 @@ class Supervisor final : public Group {
   absl::StatusOr<v1::Change> Resize(uint32_t workers) override;
   absl::StatusOr<v1::Slot> RestartWorker(uint32_t slot) override;
   absl::StatusOr<v1::Group> Reload(std::optional<uint32_t> slot) override;
-  absl::StatusOr<v1::Group> Reattach() override;
 
  private:
-  Supervisor(EventLoop* loop, const Settings& settings, Launcher launcher, bool mounted_bpffs)
-      : Group(loop, settings, mounted_bpffs), launcher_(std::move(launcher)) {}
+  Supervisor(EventLoop* loop, const Settings& settings, Launcher launcher)
+      : Group(loop, settings), launcher_(std::move(launcher)) {}
 
   // supervisor_start.cc
   absl::Status Make();
@@ -54,7 +52,6 @@ class Supervisor final : public Group {
   void RemoveSockets(int place);
   std::set<uint32_t> InodesOf(const MadeSlot& slot) const;
   void FindUnrecordedWorker(MadeSlot& slot);
-  absl::Status MakeSinks();
   absl::Status BeginWatching();
   absl::StatusOr<int> AddSlot(int number, Role role);
   absl::StatusOr<net::UniqueFd> NewSocket(Transport transport);
@@ -90,7 +87,7 @@ class Supervisor final : public Group {
   MadeSlot& ServingSlot(int number);
   std::vector<int> FdsOf(Transport transport) const;
   void LookAround();
-  std::string TakeoverOf(Transport transport, const std::vector<int>& sockets) const;
+  std::string TakeoverOf(Transport transport, const std::vector<int>& sockets);
   std::string StrangersOf(Transport transport, const std::vector<int>& sockets);
 
   // What a Group asks for.

@@ -35,7 +35,7 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
     absl::Status made = place.status();
     if (made.ok()) {
       added.push_back(*place);
-      made = table_->SetGeneration(number, slots_.at(*place).generation);
+      made = table_->SetGeneration(number, slots_.at(*place).generation, true);
     }
     if (!made.ok()) {
       undo();
@@ -51,7 +51,10 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
   auto change = ChangeTable(undo);
   if (!change.ok()) return change;
   for (const int place : added) StartWorker(slots_.at(place));
-  for (MadeSlot* slot : leaving) slot->leave_by_ns = now + kQueue_ns;
+  for (MadeSlot* slot : leaving) {
+    slot->leave_by_ns = now + kQueue_ns;
+    kernel_->Leave(slot->number);
+  }
   for (auto& [place, slot] : slots_) {
     if (slot.role == Role::kNext && slot.number >= wanted) slot.role = Role::kFormer;
   }
@@ -89,7 +92,7 @@ absl::StatusOr<v1::Group> Supervisor::Reload(std::optional<uint32_t> number) {
   }
   reload_problem_.clear();
   StartNext();
-  return Show(false);
+  return Show();
 }
 
 // One after the other: the machine has one worker more at a time.
@@ -134,7 +137,7 @@ void Supervisor::TickNext(MadeSlot& next, int64_t now) {
   former.role = Role::kFormer;
   former.leave_by_ns = now + kQueue_ns;
   next.role = Role::kServing;
-  if (const absl::Status changed = table_->SetGeneration(next.number, next.generation); !changed.ok()) {
+  if (const absl::Status changed = table_->SetGeneration(next.number, next.generation, true); !changed.ok()) {
     std::swap(former.role, next.role);
     return FailReload(next, std::string(changed.message()));
   }
@@ -155,20 +158,6 @@ void Supervisor::FailReload(MadeSlot& slot, const std::string& why) {
     RemoveSockets(slot.place());
   }
   (void)Save();
-}
-
-absl::StatusOr<v1::Group> Supervisor::Reattach() {
-  for (const Transport transport : settings_.transports()) {
-    const std::vector<int> sockets = FdsOf(transport);
-    if (sockets.empty()) continue;
-    const auto program = kernel_->ProgramOf(sockets.front());
-    if (!program.ok()) return program.status();
-    if (*program == kernel_->OwnProgram(transport)) continue;
-    if (const absl::Status attached = kernel_->Attach(transport, sockets.front()); !attached.ok()) return attached;
-  }
-  next_look_ns_ = 0;
-  LookAround();
-  return Show(false);
 }
 
 void Supervisor::BeginStop() {

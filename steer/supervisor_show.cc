@@ -67,7 +67,6 @@ std::vector<int> Supervisor::FdsOf(Transport transport) const {
       if ((slot.role == Role::kServing) == serves && slot.fd(transport) >= 0) all.push_back(slot.fd(transport));
     }
   }
-  if (const int sink = sinks_[static_cast<size_t>(transport)].get(); sink >= 0) all.push_back(sink);
   return all;
 }
 
@@ -85,7 +84,8 @@ void Supervisor::LookAround() {
   LogProblems();
 }
 
-std::string Supervisor::TakeoverOf(Transport transport, const std::vector<int>& sockets) const {
+// Where another program is in the place of the group's own, that is attached again.
+std::string Supervisor::TakeoverOf(Transport transport, const std::vector<int>& sockets) {
   // A connected or shut-down UDP socket is in no reuseport group.
   const auto socket = std::find_if(sockets.begin(), sockets.end(),
                                    [transport](int each) { return transport == Transport::kTcp || !IsSpoilt(each); });
@@ -94,13 +94,14 @@ std::string Supervisor::TakeoverOf(Transport transport, const std::vector<int>& 
   if (!program.ok())
     return absl::StrCat("takeover: cannot tell whether the group is ours: ", program.status().message());
   if (*program == kernel_->OwnProgram(transport)) return "";
-  const std::string what = *program == HR_STEER_CLASSIC_PROGRAM ? "a classic filter"
-                           : *program == 0                      ? "no program"
-                                                                : absl::StrCat("the program ", *program);
-  return absl::StrCat("takeover: the ", NameOf(transport), " sockets of ", settings_.listen.ToString(), " have ", what,
-                      " in place of the group's own (", kernel_->OwnProgram(transport),
-                      "), so sources meet any worker. `hedgerow steer reattach --name ", settings_.places.name,
-                      "` puts the group's own back");
+  const absl::Status attached = kernel_->Attach(transport, *socket);
+  return absl::StrCat("takeover: ",
+                      *program == HR_STEER_CLASSIC_PROGRAM ? "a classic filter"
+                      : *program == 0                      ? "no program"
+                                                           : absl::StrCat("the program ", *program),
+                      " chose among the ", NameOf(transport), " sockets of ", settings_.listen.ToString(),
+                      ", so sources met any worker: the group's own ",
+                      attached.ok() ? "is attached again" : attached.message());
 }
 
 std::string Supervisor::StrangersOf(Transport transport, const std::vector<int>& sockets) {

@@ -18,11 +18,10 @@
 #include "steer/supervisor.h"
 
 namespace hedgerow::steer {
-absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, const Settings& settings,
-                                                              bool mounted_bpffs) {
+absl::StatusOr<std::unique_ptr<Supervisor>> Supervisor::Start(EventLoop* loop, const Settings& settings) {
   auto launcher = Launcher::Create(settings);
   if (!launcher.ok()) return launcher.status();
-  std::unique_ptr<Supervisor> supervisor(new Supervisor(loop, settings, *std::move(launcher), mounted_bpffs));
+  std::unique_ptr<Supervisor> supervisor(new Supervisor(loop, settings, *std::move(launcher)));
   const auto found = FindLeftovers(settings.places, settings.bpffs);
   if (!found.ok()) return found.status();
   auto stored = TakeStored();
@@ -51,7 +50,6 @@ absl::Status Supervisor::Make() {
   for (int number = 0; number < settings_.workers; ++number) {
     if (const auto made = AddSlot(number, Role::kServing); !made.ok()) return made.status();
   }
-  if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   if (settings_.udp && settings_.receive_buffer == 0) {
     LogInfo(
         "a UDP socket holds ", OptionOf<int>(slots_.at(0).fd(Transport::kUdp), SOL_SOCKET, SO_RCVBUF),
@@ -125,18 +123,6 @@ absl::Status Supervisor::FillSlot(MadeSlot& slot) {
   return absl::OkStatus();
 }
 
-absl::Status Supervisor::MakeSinks() {
-  for (const Transport transport : settings_.transports()) {
-    net::UniqueFd& sink = sinks_[static_cast<size_t>(transport)];
-    if (settings_.empty != HR_STEER_DROP || sink.valid()) continue;
-    auto made = MakeSink(settings_, transport);
-    if (!made.ok()) return made.status();
-    sink = *std::move(made);
-    if (const absl::Status done = kernel_->Insert(transport, HR_STEER_SINK, sink.get()); !done.ok()) return done;
-  }
-  return absl::OkStatus();
-}
-
 absl::Status Supervisor::TakeOver(const v1::Record& record, Stored stored) {
   auto kernel = KernelGroup::Open(settings_.bpffs, settings_.places.name);
   if (!kernel.ok()) return kernel.status();
@@ -158,11 +144,9 @@ absl::Status Supervisor::TakeOver(const v1::Record& record, Stored stored) {
                "` changes that");
     settings_.workers = workers;
   }
-  mounted_bpffs_ = mounted_bpffs_ || record.mounted_bpffs();
-  if (const absl::Status made = MakeSinks(); !made.ok()) return made;
   if (const absl::Status opened = OpenTable(); !opened.ok()) return opened;
   for (const auto& [number, slot] : Serving()) {
-    const absl::Status set = table_->SetGeneration(number, slot->generation);
+    const absl::Status set = table_->SetGeneration(number, slot->generation, true);
     if (!set.ok()) return set;
   }
   // An interrupted change may have written the table but not the record.

@@ -153,9 +153,9 @@ TEST(Table, BadWeightsAreRefusedByName) {
 
 TEST(Entries, ASlotWithAWorkerHasEntriesThatAreNotVacant) {
   const Home home = *NewHome({1, 1, 1});
-  for (const hr_steer_entry& entry : Entries(home, {1, 1, 1}, {false, true, false}, HR_STEER_DROP)) {
+  for (const hr_steer_entry& entry : Entries(home, {1, 1, 1}, {false, true, false}, HR_STEER_KERNEL)) {
     EXPECT_EQ(entry.is_vacant != 0, entry.slot == 1);
-    EXPECT_EQ(entry.empty, HR_STEER_DROP);
+    EXPECT_EQ(entry.empty, HR_STEER_KERNEL);
   }
 }
 

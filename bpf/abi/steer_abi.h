@@ -11,18 +11,19 @@
 #include "bpf/abi/siphash_abi.h"
 
 /* Raised whenever the bytes of a pinned map change their meaning. A supervisor takes over groups of its own layout. */
-#define HR_STEER_LAYOUT 5
+#define HR_STEER_LAYOUT 6
 
 #define HR_STEER_BUCKETS 1024
 #define HR_STEER_SLOTS 256      /* a byte of an entry; a socket is never moved to a larger array */
 #define HR_STEER_GENERATIONS 16 /* pairs of sockets of a slot; generation G is at slot + G * HR_STEER_SLOTS */
 #define HR_STEER_PLACES (HR_STEER_SLOTS * HR_STEER_GENERATIONS)
-#define HR_STEER_SINK HR_STEER_PLACES /* the place of the sink's socket, behind the slots' */
-#define HR_STEER_SOCKETS (HR_STEER_PLACES + 1)
 #define HR_STEER_PINS 16384    /* sources that stay with an open connection while their bucket has moved */
 #define HR_STEER_DEVICES 65536 /* networks with a device id */
 #define HR_STEER_FLOWS 65536   /* flows whose first datagram is remembered; the one unused for longest is forgotten */
-#define HR_STEER_OPENERS 3     /* patterns of a protocol's first datagram */
+#define HR_STEER_OPENERS 5     /* patterns of a protocol's first datagram */
+#define HR_STEER_HEARD 65536   /* places of steer_heard; both halves of a flow's hash are one */
+#define HR_STEER_HEARD_TICKS 8 /* a flow that was silent for longer counts as a new one */
+#define HR_STEER_TICK_S 16
 
 /* What a source is: enum hr_steer_kind, and the 16 bytes that are hashed with it. */
 enum hr_steer_kind {
@@ -41,7 +42,6 @@ HR_STATIC_ASSERT(sizeof(struct hr_steer_source) == 24, "hr_steer_source is 24 by
 /* What happens to a packet whose slot is vacant or has no socket. OTHER and KERNEL are bits. */
 enum hr_steer_empty {
   HR_STEER_REJECT = 0,          /* as if nothing listened: ICMP port unreachable (UDP), RST (TCP) */
-  HR_STEER_DROP = 1,            /* silence: the sink takes it */
   HR_STEER_OTHER = 2,           /* other_slot takes it, and where that is empty too it is rejected */
   HR_STEER_KERNEL = 4,          /* the kernel chooses among all sockets of the group, those in no slot included */
   HR_STEER_OTHER_OR_KERNEL = 6, /* the kernel chooses where other_slot is empty too */
@@ -87,9 +87,13 @@ struct hr_steer_flow {
 };
 struct hr_steer_opened {
   __u32 place;
-  __u32 at; /* of the first datagram: CLOCK_MONOTONIC in units of 2^30 ns */
+  __u32 at; /* of the first datagram: CLOCK_MONOTONIC >> HR_STEER_AT_SHIFT */
 };
-#define HR_STEER_OPENING 10 /* units of `at` in which further datagrams that open are of the same handshake */
+struct hr_steer_heard {
+  __u8 tick[HR_STEER_HEARD]; /* 0: never */
+};
+#define HR_STEER_AT_SHIFT 24 /* 17 ms */
+#define HR_STEER_OPENING 600 /* units of `at` in which further datagrams that open are of the same handshake: 10 s */
 
 /* Constants of a group, in .rodata: frozen before the first socket exists. */
 struct hr_steer_config {
@@ -99,6 +103,8 @@ struct hr_steer_config {
   __u32 field_offset; /* of the UDP payload, for gateways */
   __u32 field_bytes;  /* 1 to 16; 0: none */
   __u32 openers;      /* 0: datagrams are of no sessions */
+  __u32 any;          /* a flow that was heard before a change is a session as well */
+  __u32 pad;
   struct hr_siphash_key seed;
   struct hr_steer_opener opener[HR_STEER_OPENERS];
 };
@@ -113,6 +119,8 @@ struct hr_steer_state {
   __u32 has_pins;  /* steer_pins is asked */
   __u32 recording; /* the table is changing: each new connection's source is entered into steer_pins with its slot */
   __u32 tables;
+  __u32 began; /* the change that lasts, as `at` of hr_steer_opened */
+  __u32 tick;  /* 1 to 255, of HR_STEER_TICK_S each */
   __u32 pad;
   __u8 generation[2][HR_STEER_SLOTS]; /* of each slot's sockets, by half */
 };

@@ -9,11 +9,11 @@
 #include "bpf/abi/steer_abi.h"
 #include "bpf/map.bpf.h"
 
-/* By place, then the sink. The supervisor inserts; the kernel removes a socket that closes. One for each transport: a
+/* By place. The supervisor inserts; the kernel removes a socket that closes. One for each transport: a
  * socket array's sockets must be of the protocol that the packet is of. The value's 8 bytes let user space read the
  * socket's cookie. */
-HR_MAP(REUSEPORT_SOCKARRAY, 0, steer_udp_sockets, HR_STEER_SOCKETS, __u32, __u64);
-HR_MAP(REUSEPORT_SOCKARRAY, 0, steer_tcp_sockets, HR_STEER_SOCKETS, __u32, __u64);
+HR_MAP(REUSEPORT_SOCKARRAY, 0, steer_udp_sockets, HR_STEER_PLACES, __u32, __u64);
+HR_MAP(REUSEPORT_SOCKARRAY, 0, steer_tcp_sockets, HR_STEER_PLACES, __u32, __u64);
 
 /* By bucket, in two halves (hr_steer_state). Mapped by the supervisor, which writes whole entries. */
 HR_MAPPED_ARRAY(steer_table, 2 * HR_STEER_BUCKETS, struct hr_steer_entry);
@@ -32,7 +32,10 @@ HR_HASH(steer_pins, HR_STEER_PINS, struct hr_steer_source, __u32);
 /* Where each flow began. Written by the program. One element where datagrams are of no sessions. */
 HR_LRU_HASH(steer_flows, HR_STEER_FLOWS, struct hr_steer_flow, struct hr_steer_opened);
 
+/* When a flow was last heard, at two places of the kernel's hash of its addresses and ports: a Bloom filter of ticks. A
+ * new flow is taken for one of them with the probability (flows / HR_STEER_HEARD)^2. Written by the program. */
+HR_MAP(ARRAY, 0, steer_heard, 1, __u32, struct hr_steer_heard);
+
 /* Written by the programs. */
 HR_PER_CPU(steer_slot_counts, HR_STEER_SLOTS, struct hr_steer_slot_counts);
-HR_PER_CPU(steer_bucket_counts, HR_STEER_BUCKETS, __u64); /* packets and connections selected */
 HR_PER_CPU(steer_counts, 1, struct hr_steer_counts);

@@ -3,7 +3,7 @@
  * STEER: chooses the socket of a group for a datagram, and for a new connection, by the source alone
  * (steer/kernel_group.h). Attached to the group's sockets by SO_ATTACH_REUSEPORT_EBPF, one program for each transport.
  * Runs in softirq, once for a datagram and once for a SYN; and when a listener closes, for each connection that it has
- * not accepted (since 5.14). A usual packet costs one hash, one look-up of the table, two counters and one selection.
+ * not accepted (since 5.14). A usual packet costs one hash, one look-up of the table, a counter and one selection.
  */
 #include "bpf/steer/source.bpf.h"
 
@@ -21,15 +21,13 @@ HR_INLINE __u32 hr_steer_place(const struct hr_steer_state *state, __u32 half, _
   return slot + HR_STEER_SLOTS * (__u32)READ_ONCE(state->generation[half & 1][slot]);
 }
 
-HR_INLINE void hr_steer_count_selected(__u32 slot, __u32 bucket, int is_udp, int is_migrating, __u8 tcp_flags) {
+HR_INLINE void hr_steer_count_selected(__u32 slot, int is_udp, int is_migrating, __u8 tcp_flags) {
   struct hr_steer_slot_counts *counts = bpf_map_lookup_elem(&steer_slot_counts, &slot);
-  __u64 *selected = bpf_map_lookup_elem(&steer_bucket_counts, &bucket);
 
-  if (counts && is_migrating) counts->migrated++;
-  if (is_migrating || (!is_udp && !(tcp_flags & HR_TCP_SYN))) return;
-  if (counts && is_udp) counts->selected_udp++;
-  if (counts && !is_udp) counts->selected_tcp++;
-  if (selected) (*selected)++;
+  if (!counts) return;
+  if (is_migrating) counts->migrated++;
+  if (is_udp) counts->selected_udp++;
+  if (!is_udp && !is_migrating && (tcp_flags & HR_TCP_SYN)) counts->selected_tcp++;
 }
 
 HR_INLINE struct hr_steer_counts *hr_steer_all_counts(void) {
@@ -78,24 +76,37 @@ HR_INLINE void hr_steer_count_empty(__u32 slot, int is_udp) {
   if (counts && !is_udp) counts->empty_tcp++;
 }
 
-/* The verdict on a packet that no slot takes. SK_PASS without a selection: the kernel chooses by its own hash. */
-HR_INLINE int hr_steer_without_slot(struct sk_reuseport_md *ctx, void *sockets, __u8 empty, int is_migrating) {
-  /* The sink accepts nothing, so an established connection is better reset. */
-  if (empty == HR_STEER_DROP) return !is_migrating && hr_steer_take(ctx, sockets, HR_STEER_SINK) ? SK_PASS : SK_DROP;
-  return empty & HR_STEER_KERNEL ? SK_PASS : SK_DROP;
+/* Whether a datagram of the flow came in the last minutes, before the change that lasts. */
+HR_INLINE int hr_steer_heard(struct sk_reuseport_md *ctx, const struct hr_steer_state *state, __u32 changing) {
+  const __u32 hash = ctx->hash, tick = READ_ONCE(state->tick);
+  __u32 zero = 0;
+  struct hr_steer_heard *all = bpf_map_lookup_elem(&steer_heard, &zero);
+  __u8 *one, *two;
+  int heard;
+
+  if (!all) return 0;
+  one = &all->tick[hash % HR_STEER_HEARD];
+  two = &all->tick[(hash >> 16) % HR_STEER_HEARD];
+  heard =
+      *one && *two && ((tick - *one) & 0xff) <= HR_STEER_HEARD_TICKS && ((tick - *two) & 0xff) <= HR_STEER_HEARD_TICKS;
+  if (changing && !heard) return 0; /* it is noted when the change is over */
+  if (*one != tick) *one = tick;
+  if (*two != tick) *two = tick;
+  return heard;
 }
 
 /*
  * A flow stays where it began, so what opens one is remembered, always: the rest of its handshake meets the same worker
- * although a change comes between. While a change lasts, a flow without a record began before it, and is where the
- * former table says. `slot` is the one that has the source now. Returns whether the datagram was given to another
+ * although a change comes between. While a change lasts, a flow that began before it is where the former table says:
+ * one that was recorded before, and one that was heard before where its worker stays; or, of a stated protocol, each
+ * that is not recorded. `slot` is the one that has the source now. Returns whether the datagram was given to another
  * place, whose slot it then is.
  */
 HR_INLINE int hr_steer_take_flow(struct sk_reuseport_md *ctx, void *sockets, const struct hr_steer_state *state,
                                  __u32 tables, __u32 bucket, __u32 *slot) {
-  const __u32 other = (tables & HR_STEER_SECOND) ^ HR_STEER_SECOND;
+  const __u32 other = (tables & HR_STEER_SECOND) ^ HR_STEER_SECOND, changing = tables & HR_STEER_FORMER;
   const __u32 present = hr_steer_place(state, tables, *slot);
-  const int opens = hr_steer_opens(ctx);
+  const int heard = steer_config.any && hr_steer_heard(ctx, state, changing), opens = hr_steer_opens(ctx);
   const struct hr_steer_opened *known;
   struct hr_steer_opened opened = {.place = present};
   struct hr_steer_flow flow = {};
@@ -103,17 +114,17 @@ HR_INLINE int hr_steer_take_flow(struct sk_reuseport_md *ctx, void *sockets, con
   struct hr_steer_entry *found, entry;
   __u32 place = present, index = other * HR_STEER_BUCKETS + bucket;
 
-  if ((!opens && !(tables & HR_STEER_FORMER)) || !hr_steer_flow_of(ctx, &flow)) return 0;
-  opened.at = bpf_ktime_get_ns() >> 30;
+  if ((!opens && !changing) || !hr_steer_flow_of(ctx, &flow)) return 0;
+  opened.at = bpf_ktime_get_ns() >> HR_STEER_AT_SHIFT;
   known = bpf_map_lookup_elem(&steer_flows, &flow);
+  if (known && opens && opened.at - known->at >= HR_STEER_OPENING) known = NULL;
   found = bpf_map_lookup_elem(&steer_table, &index);
-  if (known && (!opens || opened.at - known->at < HR_STEER_OPENING)) {
+  if (changing && known && (int)(known->at - READ_ONCE(state->began)) >= 0) {
     place = known->place;
-  } else if (!opens && found) {
+  } else if (changing && found) {
     entry.word = READ_ONCE(found->word);
-    place = hr_steer_place(state, other, entry.slot);
-  } else {
-    known = NULL;
+    if (known || (!opens && (!steer_config.any || (heard && !entry.is_vacant))))
+      place = hr_steer_place(state, other, entry.slot);
   }
   all = hr_steer_all_counts();
   if (place != present && hr_steer_take(ctx, sockets, place)) {
@@ -156,13 +167,13 @@ HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
   entry.word = READ_ONCE(found->word);
   slot = pin ? *pin : entry.slot;
   if (is_udp && steer_config.openers && hr_steer_take_flow(ctx, sockets, state, tables, bucket, &slot)) {
-    hr_steer_count_selected(slot, bucket, 1, 0, 0);
+    hr_steer_count_selected(slot, 1, 0, 0);
     return SK_PASS;
   }
   if (pin && hr_steer_take(ctx, sockets, hr_steer_place(state, tables, slot))) {
     all = hr_steer_all_counts();
     if (all) all->pinned++;
-    hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL, tcp_flags);
+    hr_steer_count_selected(slot, is_udp, migrating != NULL, tcp_flags);
     return SK_PASS;
   }
 
@@ -171,12 +182,12 @@ HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
     hr_steer_count_empty(slot, is_udp);
     if (!(entry.empty & HR_STEER_OTHER) ||
         !hr_steer_take(ctx, sockets, hr_steer_place(state, tables, entry.other_slot)))
-      return hr_steer_without_slot(ctx, sockets, entry.empty, migrating != NULL);
+      return entry.empty & HR_STEER_KERNEL ? SK_PASS : SK_DROP; /* PASS without a selection: by the kernel's hash */
     slot = entry.other_slot;
   }
   if (!is_udp && READ_ONCE(state->recording) && !(tcp_flags & HR_TCP_RST))
     slot = hr_steer_record(ctx, sockets, state, tables, &source, slot);
-  hr_steer_count_selected(slot, bucket, is_udp, migrating != NULL, tcp_flags);
+  hr_steer_count_selected(slot, is_udp, migrating != NULL, tcp_flags);
   return SK_PASS;
 }
 

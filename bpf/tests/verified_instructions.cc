@@ -98,6 +98,7 @@ bool LoadSteer(bool devices, std::map<std::string, uint32_t> &instructions) {
   config.has_devices = devices;
   config.field_bytes = devices ? 16 : 0;
   config.openers = devices ? HR_STEER_OPENERS : 0;
+  config.any = devices;
   const bool loaded = steer_bpf__load(skeleton) == 0;
   if (loaded) Count(skeleton->obj, instructions);
   steer_bpf__destroy(skeleton);

@@ -19,7 +19,7 @@ namespace {
 
 class FakeControl final : public steer::Control {
  public:
-  absl::StatusOr<steer::v1::Group> Show(bool) override {
+  absl::StatusOr<steer::v1::Group> Show() override {
     steer::v1::Group group;
     group.set_name("flows");
     group.add_slots()->set_state("serving");
@@ -32,7 +32,6 @@ class FakeControl final : public steer::Control {
   absl::StatusOr<steer::v1::Change> Drain(uint32_t, bool) override { return absl::UnimplementedError(""); }
   absl::StatusOr<steer::v1::Slot> RestartWorker(uint32_t) override { return absl::UnimplementedError(""); }
   absl::StatusOr<steer::v1::Group> Reload(std::optional<uint32_t>) override { return absl::UnimplementedError(""); }
-  absl::StatusOr<steer::v1::Group> Reattach() override { return absl::UnimplementedError(""); }
   absl::StatusOr<steer::v1::StopReply> Stop() override { return absl::UnimplementedError(""); }
 };
 

@@ -23,7 +23,7 @@ constexpr absl::Duration kLook = absl::Milliseconds(100);
 // time has come.
 constexpr absl::Duration kSettle = absl::Seconds(1), kSettleMost = absl::Seconds(5);
 
-absl::StatusOr<AdoptedWorkers> FindSettled(SocketSearch search) {
+absl::StatusOr<AdoptedWorkers> FindSettled(const SocketSearch& search) {
   const bool finds_daemon = search.pids.empty();
   std::set<uint64_t> before;
   const absl::Time last = net::MonotonicNow() + kSettleMost;
@@ -36,17 +36,11 @@ absl::StatusOr<AdoptedWorkers> FindSettled(SocketSearch search) {
         !before.empty() &&
         net::MonotonicNow() >= std::min(since + (finds_daemon ? kSettle : absl::ZeroDuration()), last);
     if (!before.empty() && !is_settled) continue;
-    if (finds_daemon) {
-      auto pids = FindDaemon(search);
-      if (!pids.ok()) return pids.status();
-      search.pids = *std::move(pids);
-    }
     auto found = FindWorkers(search);
     // Some of its sockets are made, and others not yet; or children that held them have ended meanwhile.
-    const bool may_come =
-        absl::IsFailedPrecondition(found.status()) || (finds_daemon && absl::IsNotFound(found.status()));
+    const bool may_come = absl::IsFailedPrecondition(found.status()) ||
+                          (!before.empty() && finds_daemon && absl::IsNotFound(found.status()));
     if (!may_come || net::MonotonicNow() >= std::min(since + 2 * kSettle, last)) return found;
-    if (finds_daemon) search.pids.clear();
   }
 }
 
@@ -83,8 +77,8 @@ absl::StatusOr<int> PinConnections(KernelGroup& kernel, const Listen& listen, co
 }  // namespace
 
 absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loop, const Settings& settings,
-                                                                  const SocketSearch& search, bool mounted_bpffs) {
-  std::unique_ptr<AdoptedGroup> group(new AdoptedGroup(loop, settings, mounted_bpffs));
+                                                                  const SocketSearch& search) {
+  std::unique_ptr<AdoptedGroup> group(new AdoptedGroup(loop, settings));
   if (const absl::Status adopted = group->Adopt(search); !adopted.ok()) return adopted;
   const auto timer = loop->StartTimer(kLook, [raw = group.get()] { raw->Tick(); });
   if (!timer.ok()) return timer.status();
@@ -187,10 +181,7 @@ void AdoptedGroup::BeginStop() {
 
 std::vector<Slot*> AdoptedGroup::Slots() {
   std::vector<Slot*> all;
-  for (Slot& slot : slots_->slots()) {
-    slot.number = static_cast<int>(all.size());
-    all.push_back(&slot);
-  }
+  for (Slot& slot : slots_->slots()) all.push_back(&slot);
   return all;
 }
 
@@ -208,6 +199,10 @@ void AdoptedGroup::Tick() {
     slot.down_since_ns = down ? now : 0;
     slot.started_ns = now;
     slot.heard = true;  // it serves when it has its sockets
+  }
+  for (const auto& [number, slot] : Serving()) {
+    if (const absl::Status done = table_->SetGeneration(number, slot->generation, false); !done.ok())
+      LogError("slot ", number, ": ", done.message());
   }
   ApplyEmpty();
   PollPins(now);
@@ -227,11 +222,11 @@ void AdoptedGroup::Record(v1::Record& record) const {
 // The daemon's number of workers is changed first, by its own means.
 absl::StatusOr<v1::Change> AdoptedGroup::Resize(uint32_t workers) {
   if (const absl::Status good = CheckWorkers(workers); !good.ok()) return good;
-  const size_t former = slots_->slots().size();
+  const size_t former = slots_->count();
   std::vector<std::string> lines;
   if (const absl::Status resized = slots_->Resize(workers, lines); !resized.ok()) return resized;
   for (const std::string& line : lines) LogInfo(line);
-  return ChangeTable([this, former] { slots_->Shrink(std::min(former, slots_->slots().size())); });
+  return ChangeTable([this, former] { slots_->Shrink(former); });
 }
 
 absl::StatusOr<v1::Slot> AdoptedGroup::RestartWorker(uint32_t number) {
@@ -242,16 +237,16 @@ absl::StatusOr<v1::Slot> AdoptedGroup::RestartWorker(uint32_t number) {
                    " by the daemon's own means"));
 }
 
-absl::StatusOr<v1::Group> AdoptedGroup::Reload(std::optional<uint32_t> /*slot*/) {
-  return absl::FailedPreconditionError("the workers of an adopted group are the daemon's: reload it by its own means");
-}
-
-absl::StatusOr<v1::Group> AdoptedGroup::Reattach() {
-  for (const Transport transport : settings_.transports()) {
-    if (const absl::Status attached = slots_->Reattach(transport); !attached.ok()) return attached;
-  }
+absl::StatusOr<v1::Group> AdoptedGroup::Reload(std::optional<uint32_t> slot) {
+  if (slot.has_value())
+    return absl::FailedPreconditionError("the workers of an adopted group are the daemon's: reload all its slots");
+  std::vector<std::string> lines;
+  const absl::Status next = slots_->Next(lines);
+  for (const std::string& line : lines) LogInfo(line);
+  if (!next.ok()) return next;
   Tick();
-  return Show(false);
+  (void)Save();
+  return Show();
 }
 
 }  // namespace hedgerow::steer

@@ -28,7 +28,7 @@ class AdoptedGroup final : public Group {
  public:
   // Before the loop runs. `search.transports` empty: those that the daemon has. On an error nothing has changed.
   static absl::StatusOr<std::unique_ptr<AdoptedGroup>> Start(EventLoop* loop, const Settings& settings,
-                                                             const SocketSearch& search, bool mounted_bpffs);
+                                                             const SocketSearch& search);
   // After the loop's end: the programs are detached from the daemon's sockets.
   ~AdoptedGroup() override;
 
@@ -37,10 +37,9 @@ class AdoptedGroup final : public Group {
   absl::StatusOr<v1::Change> Resize(uint32_t workers) override;
   absl::StatusOr<v1::Slot> RestartWorker(uint32_t slot) override;
   absl::StatusOr<v1::Group> Reload(std::optional<uint32_t> slot) override;
-  absl::StatusOr<v1::Group> Reattach() override;
 
  private:
-  AdoptedGroup(EventLoop* loop, const Settings& settings, bool mounted_bpffs) : Group(loop, settings, mounted_bpffs) {}
+  AdoptedGroup(EventLoop* loop, const Settings& settings) : Group(loop, settings) {}
 
   absl::Status Adopt(SocketSearch search);
   absl::Status Begin(const SocketSearch& search, const AdoptedWorkers& found);

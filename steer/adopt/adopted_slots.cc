@@ -27,10 +27,26 @@ std::optional<size_t> SlotOf(const std::vector<Slot>& slots, const AdoptedWorker
   return std::nullopt;
 }
 
+size_t CountServing(const std::vector<Slot>& slots) {
+  return static_cast<size_t>(
+      std::count_if(slots.begin(), slots.end(), [](const Slot& each) { return each.role == Role::kServing; }));
+}
+
+// The slot's next generation that has no sockets, behind the newest; -1: none.
+int NextGeneration(const std::vector<Slot>& slots, const Slot& slot) {
+  for (int i = 1; i < HR_STEER_GENERATIONS; ++i) {
+    const int generation = (slot.generation + i) % HR_STEER_GENERATIONS;
+    if (std::none_of(slots.begin(), slots.end(),
+                     [&](const Slot& each) { return each.number == slot.number && each.generation == generation; }))
+      return generation;
+  }
+  return -1;
+}
+
 std::optional<size_t> EmptySlotFor(const std::vector<Slot>& slots, const AdoptedWorker& worker) {
   std::optional<size_t> chosen;
   for (size_t i = 0; i < slots.size(); ++i) {
-    if (!slots[i].empty()) continue;
+    if (!slots[i].empty() || slots[i].role != Role::kServing) continue;
     if (slots[i].worker.pid == worker.process.pid) return i;
     if (!chosen) chosen = i;
   }
@@ -44,9 +60,9 @@ std::string Without(const Process& process, const std::string& why) {
 
 }  // namespace
 
-Placement Place(const std::vector<Slot>& slots, const std::vector<AdoptedWorker>& found) {
+Placement Place(const std::vector<Slot>& slots, const std::vector<AdoptedWorker>& found, bool next) {
   Placement placement{.slots = slots};
-  std::vector<const AdoptedWorker*> unassigned;
+  std::vector<const AdoptedWorker*> unassigned, left;
   const auto fill = [&](size_t slot, Transport transport, const std::optional<AdoptedSocket>& socket) {
     AdoptedSocket& present = placement.slots[slot].socket(transport);
     if (!socket || (present.cookie != 0 && present.cookie != socket->cookie)) return;
@@ -76,8 +92,21 @@ Placement Place(const std::vector<Slot>& slots, const std::vector<AdoptedWorker>
     if (const auto slot = EmptySlotFor(placement.slots, *worker)) {
       settle(*slot, *worker);
     } else {
-      placement.waiting.push_back(worker->process);
+      left.push_back(worker);
     }
+  }
+  const size_t serving = CountServing(slots);
+  for (size_t i = 0; i < left.size(); ++i) {
+    const int generation = next && i < serving ? NextGeneration(placement.slots, placement.slots[i]) : -1;
+    if (generation < 0) {
+      placement.waiting.push_back(left[i]->process);
+      continue;
+    }
+    placement.slots.push_back(placement.slots[i]);
+    placement.slots.back().role = Role::kFormer;
+    placement.slots[i].udp = placement.slots[i].tcp = {};
+    placement.slots[i].generation = generation;
+    settle(i, *left[i]);
   }
   return placement;
 }
@@ -86,7 +115,9 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
                                                                   const AdoptedWorkers& workers) {
   if (const absl::Status status = RefuseOthers(workers); !status.ok()) return status;
   auto adopted = std::unique_ptr<AdoptedSlots>(new AdoptedSlots(group, search));
-  Placement placement = Place(std::vector<Slot>(workers.workers.size()), workers.workers);
+  std::vector<Slot> none(workers.workers.size());
+  for (size_t i = 0; i < none.size(); ++i) none[i].number = static_cast<int>(i);
+  Placement placement = Place(none, workers.workers);
   // All sockets before the programs: an attached program rejects packets for sockets that are not inserted yet.
   std::map<Transport, net::UniqueFd> any;
   for (const Placement::Fill& fill : placement.fills) {
@@ -99,7 +130,9 @@ absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* g
                                                         *foreign, "`) spreads the ", NameOf(fill.transport),
                                                         " packets of process ", fill.socket.holder, " already"));
     }
-    if (const absl::Status status = group->Insert(fill.transport, fill.slot, socket->get()); !status.ok())
+    if (const absl::Status status =
+            group->Insert(fill.transport, placement.slots[static_cast<size_t>(fill.slot)].place(), socket->get());
+        !status.ok())
       return status;
     any[fill.transport] = *std::move(socket);
   }
@@ -182,7 +215,7 @@ std::vector<std::string> AdoptedSlots::problems() const {
 }
 
 absl::Status AdoptedSlots::Resize(size_t slots, std::vector<std::string>& lines) {
-  for (size_t i = slots; i < slots_.size(); ++i) {
+  for (size_t i = slots; i < count(); ++i) {
     if (!slots_[i].empty()) {
       return absl::FailedPreconditionError(absl::StrCat("slot ", i, " has the sockets of process ",
                                                         ToString(slots_[i].worker),
@@ -191,15 +224,21 @@ absl::Status AdoptedSlots::Resize(size_t slots, std::vector<std::string>& lines)
   }
   const auto found = Find(true, lines);
   if (!found.ok()) return found.status();
-  const size_t former = slots_.size();
-  std::vector<Slot> wanted = slots_;
+  const size_t former = count();
+  std::vector<Slot> wanted(slots_.begin(), slots_.begin() + static_cast<ptrdiff_t>(former));
+  std::vector<Slot> leaving(slots_.begin() + static_cast<ptrdiff_t>(former), slots_.end());
   wanted.resize(slots);
+  for (size_t i = former; i < slots; ++i) wanted[i].number = static_cast<int>(i);
+  // More slots may take the former generations' sockets.
+  if (slots <= former)
+    wanted.insert(wanted.end(), std::move_iterator(leaving.begin()), std::move_iterator(leaving.end()));
   Placement placement = Place(wanted, found->workers);
   for (size_t i = former; i < slots; ++i) {
     if (placement.slots[i].empty())
       return absl::FailedPreconditionError(
           absl::StrCat("the daemon has no worker for slot ", i, ": raise its number of workers first"));
   }
+  for (const Slot& slot : slots > former ? leaving : std::vector<Slot>()) RemoveSockets(slot);
   slots_ = std::move(wanted);
   problems_.clear();
   Take(std::move(placement), lines);
@@ -209,20 +248,33 @@ absl::Status AdoptedSlots::Resize(size_t slots, std::vector<std::string>& lines)
 }
 
 void AdoptedSlots::Shrink(size_t slots) {
-  for (size_t i = slots; i < slots_.size(); ++i) {
-    for (const Transport transport : {Transport::kUdp, Transport::kTcp})
-      (void)group_->Remove(transport, static_cast<int>(i));
-  }
-  slots_.resize(slots);
+  std::erase_if(slots_, [&](const Slot& slot) {
+    if (static_cast<size_t>(slot.number) < slots) return false;
+    RemoveSockets(slot);
+    return true;
+  });
   cookies_.clear();
 }
 
-absl::Status AdoptedSlots::Reattach(Transport transport) {
-  const net::UniqueFd socket = AnySocket(transport);
-  if (!socket.valid()) return absl::NotFoundError(absl::StrCat("the daemon has no ", NameOf(transport), " socket now"));
-  next_check_ = absl::InfinitePast();
-  return group_->Attach(transport, socket.get());
+void AdoptedSlots::RemoveSockets(const Slot& slot) {
+  for (const Transport transport : {Transport::kUdp, Transport::kTcp}) (void)group_->Remove(transport, slot.place());
 }
+
+absl::Status AdoptedSlots::Next(std::vector<std::string>& lines) {
+  const auto found = Find(true, lines);
+  if (!found.ok()) return found.status();
+  Placement placement = Place(slots_, found->workers, true);
+  if (placement.fills.empty())
+    return absl::FailedPreconditionError(
+        "no process waits for a slot: start the daemon's next processes beside the present ones first");
+  problems_.clear();
+  Take(std::move(placement), lines);
+  Know(*found);
+  cookies_.clear();
+  return absl::OkStatus();
+}
+
+size_t AdoptedSlots::count() const { return CountServing(slots_); }
 
 void AdoptedSlots::GiveBack() { steer::GiveBack(group_, search_, filters_); }
 
@@ -232,10 +284,11 @@ void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::str
       AdoptedSocket& socket = slots_[i].socket(transport);
       if (socket.cookie == 0 || cookies.contains(socket.cookie)) continue;
       socket = {};
-      lines.push_back(absl::StrCat("slot ", i, ": process ", ToString(slots_[i].worker), " closed its ",
+      lines.push_back(absl::StrCat("slot ", slots_[i].number, ": process ", ToString(slots_[i].worker), " closed its ",
                                    NameOf(transport), " socket"));
     }
   }
+  std::erase_if(slots_, [](const Slot& slot) { return slot.role == Role::kFormer && slot.empty(); });
 }
 
 void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
@@ -243,13 +296,15 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   for (const Placement::Fill& fill : placement.fills) {
     const auto socket = OpenSocket(fill.socket);
     const absl::Status status =
-        socket.ok() ? group_->Insert(fill.transport, fill.slot, socket->get()) : socket.status();
+        socket.ok()
+            ? group_->Insert(fill.transport, placement.slots[static_cast<size_t>(fill.slot)].place(), socket->get())
+            : socket.status();
     if (status.ok()) continue;
     placement.slots[static_cast<size_t>(fill.slot)].socket(fill.transport) = {};
     cookies_.clear();  // search again: one of the two sockets is closing
     if (!absl::IsNotFound(status) && !absl::IsAlreadyExists(status)) problems_.push_back(std::string(status.message()));
   }
-  for (size_t i = 0; i < slots_.size(); ++i) {
+  for (size_t i = 0; i < count(); ++i) {
     const Slot& now = placement.slots[i];
     if (now.empty() || (now.restarts == slots_[i].restarts && now.worker.pid == slots_[i].worker.pid &&
                         now.udp.cookie == slots_[i].udp.cookie && now.tcp.cookie == slots_[i].tcp.cookie))
@@ -258,7 +313,7 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   }
   for (const Process& process : placement.waiting) {
     problems_.push_back(absl::StrCat(Without(process, "because none is free"), ". `hedgerow steer resize ",
-                                     slots_.size() + placement.waiting.size(), "` makes room"));
+                                     count() + placement.waiting.size(), "` makes room"));
   }
   slots_ = std::move(placement.slots);
 }
@@ -267,28 +322,25 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
 // says nothing, and one daemon's workers may differ in their arguments: what was started otherwise gets a slot by
 // `resize` (`any_command`), or when no other process has the port.
 absl::StatusOr<AdoptedWorkers> AdoptedSlots::Find(bool any_command, std::vector<std::string>& lines) {
-  const auto holders = HoldersOf(search_);
-  if (!holders.ok()) return holders.status();
   SocketSearch search = search_;
   search.pids.clear();
-  std::set<std::string> programs, own;
-  for (const std::string& command : commands_) own.insert(command.substr(0, command.find('\0')));
-  for (const Process& holder : *holders) {
-    const std::string program = ProgramOf(holder.pid);
-    if (commands_.contains(CommandOf(holder.pid)) || (any_command && own.contains(program)))
-      search.pids.push_back(holder.pid);
-    programs.insert(program);
-  }
-  if (holders->empty()) return AdoptedWorkers();
-  if (search.pids.empty() && programs.size() > 1) {
-    return absl::FailedPreconditionError(absl::StrCat("the daemon has gone, and programs of several paths have ",
-                                                      search_.listen.ToString(), ": ", absl::StrJoin(programs, ", "),
-                                                      ". Stop this group and adopt one of them"));
-  }
-  if (search.pids.empty()) {  // an upgrade to another path, or with other arguments
-    lines.push_back(absl::StrCat("the daemon is ", *programs.begin(), " now"));
-    for (const Process& holder : *holders) search.pids.push_back(holder.pid);
-  }
+  search.choose = [&](const std::vector<Process>& holders) -> absl::StatusOr<std::vector<pid_t>> {
+    std::vector<pid_t> own, all;
+    std::set<std::string> programs;
+    for (const Process& holder : holders) {
+      if (any_command || commands_.contains(CommandOf(holder.pid))) own.push_back(holder.pid);
+      all.push_back(holder.pid);
+      programs.insert(ProgramOf(holder.pid));
+    }
+    if (!own.empty() || all.empty()) return own;
+    if (programs.size() > 1) {
+      return absl::FailedPreconditionError(absl::StrCat("the daemon has gone, and programs of several paths have ",
+                                                        search_.listen.ToString(), ": ", absl::StrJoin(programs, ", "),
+                                                        ". Stop this group and adopt one of them"));
+    }
+    lines.push_back(absl::StrCat("the daemon is ", *programs.begin(), " now"));  // upgraded, or with other arguments
+    return all;
+  };
   for (size_t i = 0; i < slots_.size(); ++i) {
     for (const AdoptedSocket* socket : {&slots_[i].udp, &slots_[i].tcp}) {
       if (socket->cookie != 0) search.slots[socket->cookie] = i;
@@ -301,14 +353,23 @@ absl::Status AdoptedSlots::Follow(absl::Time now, std::vector<std::string>& line
   const auto found = Find(false, lines);
   if (!found.ok()) return found.status();
   problems_.clear();
-  const auto in_use =
-      static_cast<size_t>(std::count_if(slots_.begin(), slots_.end(), [](const Slot& each) { return !each.empty(); }));
+  const auto in_use = static_cast<size_t>(std::count_if(
+      slots_.begin(), slots_.end(), [](const Slot& each) { return each.role == Role::kServing && !each.empty(); }));
   for (const Process& process : found->others) {
     problems_.push_back(absl::StrCat(Without(process, "because its command is none of the daemon's workers'"),
                                      ". If it is one of them, `hedgerow steer resize ",
-                                     std::max(slots_.size(), in_use + found->others.size()), "` gives it a slot"));
+                                     std::max(count(), in_use + found->others.size()),
+                                     "` gives it a slot, and `hedgerow steer reload` that of a former one"));
   }
-  Take(Place(slots_, found->workers), lines);
+  Placement placement = Place(slots_, found->workers);
+  // As many new workers as there are slots, none of a process that has one, are the daemon that follows.
+  const bool is_next = placement.waiting.size() >= count() &&
+                       std::none_of(placement.waiting.begin(), placement.waiting.end(), [&](const Process& waiting) {
+                         return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
+                           return slot.worker.pid == waiting.pid && !slot.empty();
+                         });
+                       });
+  Take(is_next ? Place(slots_, found->workers, true) : std::move(placement), lines);
   certain_ = true;
   Know(*found);
   if (!certain_) next_look_ = now + kLookAgain;

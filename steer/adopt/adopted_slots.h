@@ -2,7 +2,8 @@
 //
 // A group over the sockets of a running daemon: puts them into slots, attaches the programs, and follows the daemon. A
 // worker that restarts with new sockets takes a slot that has become empty; one whose sockets its parent keeps is the
-// same slot with another pid. Used by `hedgerow steer adopt`.
+// same slot with another pid. New workers for all slots, while the former ones live, are the daemon's next generation:
+// they take the slots, and the former ones keep their flows until they close. Used by `hedgerow steer adopt`.
 #pragma once
 
 #include <cstdint>
@@ -25,13 +26,13 @@ struct Placement {
     Transport transport = Transport::kUdp;
     AdoptedSocket socket{};
   };
-  std::vector<Slot> slots{};
+  std::vector<Slot> slots{};       // by number; behind them the former generations
   std::vector<Fill> fills{};       // sockets that have to be inserted; `slots` has them already
   std::vector<Process> waiting{};  // workers for whose sockets no slot is free
 };
 // A socket stays in its slot. A new one goes to the slot of its worker's other socket, else to an empty slot, the
-// former one of the same process first. Pure.
-Placement Place(const std::vector<Slot>& slots, const std::vector<AdoptedWorker>& found);
+// former one of the same process first. `next`: workers that are left over are the next generation. Pure.
+Placement Place(const std::vector<Slot>& slots, const std::vector<AdoptedWorker>& found, bool next = false);
 
 // One owner's thread.
 class AdoptedSlots {
@@ -54,13 +55,17 @@ class AdoptedSlots {
   absl::Status Resize(size_t slots, std::vector<std::string>& lines);
   // Takes the last slots out again.
   void Shrink(size_t slots);
-  // Puts the group's program in the place of another one.
-  absl::Status Reattach(Transport transport);
+  // Processes that have sockets and no slot, of any command, are the next generation, though they are fewer than the
+  // slots. FailedPrecondition: there are none.
+  absl::Status Next(std::vector<std::string>& lines);
   // The daemon's sockets are spread by the kernel again, as if nothing had been attached.
   void GiveBack();
 
+  // By number; behind them the former generations.
   std::vector<Slot>& slots() { return slots_; }
   const std::vector<Slot>& slots() const { return slots_; }
+  // Those that serve.
+  size_t count() const;
   // Those that the group's programs have replaced.
   const Filters& filters() const { return filters_; }
   // Present problems, one sentence each: a process with sockets of the group and without a slot, a foreign program.
@@ -74,6 +79,7 @@ class AdoptedSlots {
   net::UniqueFd AnySocket(Transport transport) const;
   void CheckPrograms(std::vector<std::string>& lines);
   void Close(const std::set<uint64_t>& cookies, std::vector<std::string>& lines);
+  void RemoveSockets(const Slot& slot);
   absl::StatusOr<AdoptedWorkers> Find(bool any_command, std::vector<std::string>& lines);
   absl::Status Follow(absl::Time now, std::vector<std::string>& lines);
   void Take(Placement placement, std::vector<std::string>& lines);

@@ -146,6 +146,27 @@ TEST(Place, LetsAWorkerWaitWhileNoSlotIsFree) {
   EXPECT_EQ(after.waiting[0].pid, 11);
 }
 
+TEST(Place, TheNextGenerationTakesTheSlotsAndTheFormerOneKeepsItsSockets) {
+  std::vector<Slot> slots(2);
+  slots[1].number = 1;
+  const std::vector<AdoptedWorker> former = {Worker(10, 1, 2), Worker(11, 3, 4)};
+  const Placement before = Place(slots, former);
+  std::vector<AdoptedWorker> both = former;
+  for (const AdoptedWorker& worker : {Worker(20, 5, 6), Worker(21, 7, 8), Worker(22, 9, 10)}) both.push_back(worker);
+  const Placement after = Place(before.slots, both, true);
+  EXPECT_THAT(Text(after.slots), ElementsAre("20: 5 6", "21: 7 8", "10: 1 2", "11: 3 4"));
+  EXPECT_EQ(after.slots[0].generation, 1);
+  EXPECT_EQ(after.slots[3].place(), 1);
+  EXPECT_EQ(after.slots[3].role, Role::kFormer);
+  EXPECT_EQ(after.waiting.size(), 1u) << "one more than there are slots";
+  ASSERT_EQ(after.fills.size(), 4u);
+  EXPECT_TRUE(Place(after.slots, both, true).fills.size() == 2) << "it is the first slot's next one";
+  std::vector<Slot> full = after.slots;
+  for (int generation = 0; generation < HR_STEER_GENERATIONS; ++generation)
+    full.push_back({.number = 0, .generation = generation, .role = Role::kFormer});
+  EXPECT_EQ(Place(full, both, true).waiting.size(), 1u) << "no place for a further generation";
+}
+
 TEST(Place, AWorkerThatIsNotCertainDoesNotReplaceOneThatRuns) {
   Placement placement = Place(std::vector<Slot>(1), {Worker(10, 1, 2)});
   placement.slots[0].worker = Identify(getpid());
@@ -262,7 +283,8 @@ TEST_F(AdoptedSlotsTest, WorkersThatAreReplacedOverTheSameSocketsAreFollowed) {
 TEST_F(AdoptedSlotsTest, AWorkerTooManyIsAProblemUntilASlotIsFree) {
   InNamespace([&] {
     std::optional<Child> first(HoldBoth);
-    const auto adopted = Adopt(Search({first->pid()}));
+    const Child second(HoldBoth);
+    const auto adopted = Adopt(Search({first->pid(), second.pid()}));
     const Child more(HoldBoth);
     Lines(*adopted);
     ASSERT_EQ(adopted->problems().size(), 1u);
@@ -271,6 +293,45 @@ TEST_F(AdoptedSlotsTest, AWorkerTooManyIsAProblemUntilASlotIsFree) {
     Lines(*adopted);
     EXPECT_TRUE(adopted->problems().empty());
     EXPECT_EQ(adopted->slots()[0].worker.pid, more.pid());
+  });
+}
+
+TEST_F(AdoptedSlotsTest, ASecondDaemonOfTheSameCommandIsTheNextGenerationAndMoreSlotsTakeTheFormerOne) {
+  InNamespace([&] {
+    std::optional<Child> former(HoldBoth);
+    const auto adopted = Adopt(Search({former->pid()}));
+    std::vector<std::string> lines;
+    EXPECT_THAT(adopted->Next(lines), FailsWith(absl::StatusCode::kFailedPrecondition, "no process waits for a slot"));
+    group_.calls.clear();
+    const Child next(HoldBoth);
+    EXPECT_THAT(Lines(*adopted), HasSubstr(absl::StrCat("slot 0: process ", next.pid(), " (")));
+    EXPECT_THAT(group_.calls, ElementsAre("insert udp 256", "insert tcp 256"));
+    ASSERT_EQ(adopted->slots().size(), 2u);
+    EXPECT_EQ(adopted->count(), 1u);
+    EXPECT_EQ(adopted->slots()[1].worker.pid, former->pid());
+    EXPECT_TRUE(adopted->problems().empty());
+    EXPECT_EQ(Lines(*adopted), "") << "all of its sockets have places";
+    ASSERT_THAT(adopted->Resize(2, lines), IsOk());
+    EXPECT_EQ(adopted->count(), 2u);
+    EXPECT_EQ(adopted->slots()[1].worker.pid, former->pid());
+    EXPECT_TRUE(group_.sockets.contains({Transport::kUdp, 1}));
+    EXPECT_FALSE(group_.sockets.contains({Transport::kUdp, 0})) << "its place as the former one";
+    former.reset();
+    Lines(*adopted);
+    EXPECT_TRUE(adopted->slots()[1].empty());
+  });
+}
+
+TEST_F(AdoptedSlotsTest, AFormerGenerationThatClosesIsForgotten) {
+  InNamespace([&] {
+    std::optional<Child> former(HoldBoth);
+    const auto adopted = Adopt(Search({former->pid()}));
+    const Child next(HoldBoth);
+    Lines(*adopted);
+    former.reset();
+    EXPECT_THAT(Lines(*adopted), HasSubstr("closed its UDP socket"));
+    ASSERT_EQ(adopted->slots().size(), 1u);
+    EXPECT_EQ(adopted->slots()[0].worker.pid, next.pid());
   });
 }
 
@@ -312,8 +373,6 @@ TEST_F(AdoptedSlotsTest, TheDaemonsOwnFilterIsKeptUntilItsGroupHasGone) {
     const auto adopted = Adopt(Search({daemon->pid()}));
     EXPECT_THAT(adopted->filters().at(Transport::kUdp), ElementsAre(6u, 2u));
     EXPECT_FALSE(adopted->filters().contains(Transport::kTcp));
-    ASSERT_THAT(adopted->Reattach(Transport::kUdp), IsOk());
-    EXPECT_TRUE(adopted->filters().contains(Transport::kUdp)) << "ours in its own place";
     daemon.reset();
     Lines(*adopted);
     group_.programs.clear();  // the kernel's group went with its last socket
@@ -409,6 +468,7 @@ TEST_F(AdoptedSlotsTest, ANewSupervisorGoesOnWithTheSlotsAsTheyWere) {
       slots = former->slots();
     }
     std::swap(slots[0], slots[1]);  // an order that a new search would not give
+    std::swap(slots[0].number, slots[1].number);
     group_.calls.clear();
     first.reset();
     const Child again(HoldBoth);
@@ -424,23 +484,23 @@ TEST_F(AdoptedSlotsTest, ANewSupervisorGoesOnWithTheSlotsAsTheyWere) {
 
 TEST_F(AdoptedSlotsTest, NewSlotsTakeWorkersThatWait) {
   InNamespace([&] {
-    const Child first(HoldBoth);
-    const auto adopted = Adopt(Search({first.pid()}));
+    const Child first(HoldBoth), second(HoldBoth);
+    const auto adopted = Adopt(Search({first.pid(), second.pid()}));
     std::optional<Child> more(HoldBoth);
     Lines(*adopted);
     std::vector<std::string> lines;
-    EXPECT_THAT(adopted->Resize(3, lines), FailsWith(absl::StatusCode::kFailedPrecondition, "no worker for slot 2"));
-    EXPECT_EQ(adopted->slots().size(), 1u);
-    EXPECT_FALSE(group_.sockets.contains({Transport::kUdp, 1})) << "a resize that is refused has changed nothing";
+    EXPECT_THAT(adopted->Resize(4, lines), FailsWith(absl::StatusCode::kFailedPrecondition, "no worker for slot 3"));
+    EXPECT_EQ(adopted->slots().size(), 2u);
+    EXPECT_FALSE(group_.sockets.contains({Transport::kUdp, 2})) << "a resize that is refused has changed nothing";
     EXPECT_EQ(adopted->problems().size(), 1u);
-    ASSERT_THAT(adopted->Resize(2, lines), IsOk());
+    ASSERT_THAT(adopted->Resize(3, lines), IsOk());
     EXPECT_TRUE(adopted->problems().empty());
-    EXPECT_EQ(adopted->slots()[1].worker.pid, more->pid());
-    EXPECT_THAT(adopted->Resize(1, lines),
-                FailsWith(absl::StatusCode::kFailedPrecondition, "slot 1 has the sockets of process"));
+    EXPECT_EQ(adopted->slots()[2].worker.pid, more->pid());
+    EXPECT_THAT(adopted->Resize(2, lines),
+                FailsWith(absl::StatusCode::kFailedPrecondition, "slot 2 has the sockets of process"));
     more.reset();
     Lines(*adopted);
-    EXPECT_THAT(adopted->Resize(1, lines), IsOk());
+    EXPECT_THAT(adopted->Resize(2, lines), IsOk());
   });
 }
 

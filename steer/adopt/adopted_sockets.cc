@@ -39,6 +39,7 @@ struct Candidate {
   InetSocket socket{};
   bool matches = false;           // the address is the wanted one; the others only serve messages
   std::vector<Holder> holders{};  // of the named family, oldest first
+  std::vector<Holder> others{};
   Holder worker{};
   bool certain = true;
 
@@ -48,7 +49,7 @@ struct Candidate {
 struct Scan {
   std::vector<Process> processes{};  // all
   std::vector<Candidate> candidates{};
-  std::map<pid_t, HeldSockets> held{};  // of the named ones and their descendants
+  std::map<pid_t, HeldSockets> held{};
 };
 
 // Unconnected UDP sockets and listening TCP sockets of the port, at any address.
@@ -81,7 +82,34 @@ bool Contains(const std::vector<Process>& processes, pid_t pid) {
   return std::any_of(processes.begin(), processes.end(), [pid](const Process& each) { return each.pid == pid; });
 }
 
-absl::StatusOr<Scan> Look(const SocketSearch& search) {
+// Where no pid is named and the caller does not choose: all processes of the one program that has the sockets.
+absl::StatusOr<std::vector<pid_t>> OneProgram(const SocketSearch& search, const std::vector<Process>& holders,
+                                              bool has_sockets) {
+  if (holders.empty() && has_sockets) {
+    return absl::PermissionDeniedError(
+        absl::StrCat("which process has ", search.listen.ToString(),
+                     " open is seen with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH only (root has them)"));
+  }
+  if (holders.empty()) {
+    return absl::NotFoundError(absl::StrCat("no process has ", search.listen.ToString(),
+                                            " open: start the daemon first, or compare the address with what "
+                                            "`ss -lntup` shows"));
+  }
+  std::vector<pid_t> pids;
+  std::map<std::string, std::string> programs;
+  for (const Process& holder : holders) {
+    pids.push_back(holder.pid);
+    programs.emplace(ProgramOf(holder.pid), ToString(holder));
+  }
+  if (programs.size() == 1) return pids;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "several programs have ", search.listen.ToString(),
+      " open: ", absl::StrJoin(programs, ", ", [](std::string* out, const auto& each) { out->append(each.second); }),
+      "; which daemon? Name its pid"));
+}
+
+// Fills `search.pids` where none is named.
+absl::StatusOr<Scan> Look(SocketSearch& search) {
   Scan scan;
   auto candidates = ListCandidates(search);
   if (!candidates.ok()) return candidates.status();
@@ -92,19 +120,36 @@ absl::StatusOr<Scan> Look(const SocketSearch& search) {
   for (const pid_t pid : search.pids) {
     if (!Contains(scan.processes, pid)) return absl::NotFoundError(absl::StrCat("there is no process ", pid));
   }
-  const std::set<uint32_t> inodes = Inodes(scan.candidates, false);
-  for (const Process& process : WithDescendants(scan.processes, search.pids)) {
+  const std::set<uint32_t> inodes = Inodes(scan.candidates, false), wanted = Inodes(scan.candidates, true);
+  std::vector<Process> named = WithDescendants(scan.processes, search.pids), holders;
+  for (const Process& process : scan.processes) {
+    const bool is_named = Contains(named, process.pid);
+    if (!is_named && process.pid == getpid()) continue;  // OpenSocket may be in use
     auto held = SocketsOf(process, inodes);
-    if (absl::IsNotFound(held.status())) continue;
-    if (!held.ok()) return held.status();
-    for (Candidate& candidate : scan.candidates) {
-      const auto descriptor = held->descriptors.find(candidate.socket.inode);
-      if (descriptor == held->descriptors.end()) continue;
-      const bool polls = std::any_of(held->polled.begin(), held->polled.end(),
-                                     [&](const auto& set) { return set.contains(candidate.socket.inode); });
-      candidate.holders.push_back({.process = process, .descriptor = descriptor->second, .polls = polls});
-    }
+    if (is_named && absl::IsPermissionDenied(held.status())) return held.status();
+    if (!held.ok() || held->descriptors.empty()) continue;
+    if (std::any_of(held->descriptors.begin(), held->descriptors.end(),
+                    [&wanted](const auto& each) { return wanted.contains(each.first); }))
+      holders.push_back(process);
     scan.held.emplace(process.pid, *std::move(held));
+  }
+  if (search.pids.empty()) {
+    auto pids = search.choose ? search.choose(holders) : OneProgram(search, holders, !wanted.empty());
+    if (!pids.ok()) return pids.status();
+    search.pids = *std::move(pids);
+    named = WithDescendants(scan.processes, search.pids);
+  }
+  for (const Process& process : scan.processes) {
+    const auto held = scan.held.find(process.pid);
+    for (size_t i = 0; held != scan.held.end() && i < scan.candidates.size(); ++i) {
+      Candidate& candidate = scan.candidates[i];
+      const auto descriptor = held->second.descriptors.find(candidate.socket.inode);
+      if (descriptor == held->second.descriptors.end()) continue;
+      const bool polls = std::any_of(held->second.polled.begin(), held->second.polled.end(),
+                                     [&](const auto& set) { return set.contains(candidate.socket.inode); });
+      (Contains(named, process.pid) ? candidate.holders : candidate.others)
+          .push_back({.process = process, .descriptor = descriptor->second, .polls = polls});
+    }
   }
   return scan;
 }
@@ -301,23 +346,20 @@ absl::StatusOr<std::vector<AdoptedWorker>> PairAll(const SocketSearch& search, c
   return workers;
 }
 
-// Without the calling process: OpenSocket may be in use.
-std::vector<Process> HoldersOf(const std::set<uint32_t>& inodes) {
-  return ProcessesWith(inodes, [](const Process& each) { return each.pid != getpid(); });
-}
-
 }  // namespace
 
-absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search) {
+absl::StatusOr<AdoptedWorkers> FindWorkers(SocketSearch search) {
   auto scan = Look(search);
   if (!scan.ok()) return scan.status();
+  if (search.pids.empty()) return AdoptedWorkers();
   if (const absl::Status status = CheckNamed(search, *scan); !status.ok()) return status;
   std::vector<Candidate> sockets;
-  std::set<uint32_t> others;
+  std::map<std::pair<uint64_t, pid_t>, Process> others;  // oldest first
   for (const Candidate& candidate : scan->candidates) {
     if (!candidate.matches) continue;
     if (candidate.holders.empty()) {
-      others.insert(candidate.socket.inode);
+      for (const Holder& each : candidate.others)
+        others.emplace(std::pair(each.process.start_ticks, each.process.pid), each.process);
     } else {
       sockets.push_back(candidate);
     }
@@ -330,7 +372,9 @@ absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search) {
   if (const absl::Status status = CheckOneGroup(sockets); !status.ok()) return status;
   auto workers = PairAll(search, *scan, sockets);
   if (!workers.ok()) return workers.status();
-  return AdoptedWorkers{.workers = *std::move(workers), .others = HoldersOf(others)};
+  AdoptedWorkers found{.workers = *std::move(workers)};
+  for (const auto& [key, process] : others) found.others.push_back(process);
+  return found;
 }
 
 absl::Status RefuseOthers(const AdoptedWorkers& found) {
@@ -359,40 +403,6 @@ absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search) {
     if (candidate.matches) cookies.insert(candidate.socket.cookie);
   }
   return cookies;
-}
-
-absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search) {
-  const auto candidates = ListCandidates(search);
-  if (!candidates.ok()) return candidates.status();
-  return HoldersOf(Inodes(*candidates, true));
-}
-
-absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search) {
-  const auto holders = HoldersOf(search);
-  if (!holders.ok()) return holders.status();
-  std::vector<pid_t> pids;
-  std::map<std::string, Process> programs;
-  for (const Process& holder : *holders) {
-    pids.push_back(holder.pid);
-    programs.emplace(ProgramOf(holder.pid), holder);
-  }
-  if (pids.empty()) {
-    if (const auto cookies = CookiesOf(search); cookies.ok() && !cookies->empty()) {
-      return absl::PermissionDeniedError(
-          absl::StrCat("which process has ", search.listen.ToString(),
-                       " open is seen with CAP_SYS_PTRACE and CAP_DAC_READ_SEARCH only (root has them)"));
-    }
-    return absl::NotFoundError(absl::StrCat("no process has ", search.listen.ToString(),
-                                            " open: start the daemon first, or compare the address with what "
-                                            "`ss -lntup` shows"));
-  }
-  if (programs.size() > 1) {
-    std::vector<std::string> names;
-    for (const auto& [path, process] : programs) names.push_back(ToString(process));
-    return absl::FailedPreconditionError(absl::StrCat("several programs have ", search.listen.ToString(), " open: ",
-                                                      absl::StrJoin(names, ", "), "; which daemon? Name its pid"));
-  }
-  return pids;
 }
 
 Filters FiltersOf(const v1::Record& record) {

@@ -10,6 +10,7 @@
 #include <sys/types.h>
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <set>
@@ -28,10 +29,12 @@
 namespace hedgerow::steer {
 
 struct SocketSearch {
-  std::vector<pid_t> pids{};           // and all that descend from them; empty: see FindDaemon
+  std::vector<pid_t> pids{};           // and all that descend from them
   Listen listen{};                     // as it was bound: 0.0.0.0 and :: are addresses like others
   std::set<Transport> transports{};    // these must be found; empty: those that are there
   std::map<uint64_t, size_t> slots{};  // of the sockets, by their cookies, that have one: they need no pairing
+  // Without pids, those among all holders of these sockets, oldest first; by default all where they are of one program.
+  std::function<absl::StatusOr<std::vector<pid_t>>(const std::vector<Process>&)> choose{};
 };
 
 struct AdoptedWorker {
@@ -47,8 +50,10 @@ struct AdoptedWorkers {
 
 // Refuses, by name: a pid that is gone, holds no such socket or is in another network namespace; sockets without
 // SO_REUSEPORT, of different users or bound to different devices; MPTCP; a worker that lacks the transport that others
-// have; sockets of both transports of which it is not known which belong together; more than HR_STEER_SLOTS.
-absl::StatusOr<AdoptedWorkers> FindWorkers(const SocketSearch& search);
+// have; sockets of both transports of which it is not known which belong together; more than HR_STEER_SLOTS. Without
+// pids, NotFound: no process has the sockets; PermissionDenied: the processes cannot be seen; FailedPrecondition:
+// programs of different paths have them.
+absl::StatusOr<AdoptedWorkers> FindWorkers(SocketSearch search);
 
 // FailedPrecondition: processes that were not named hold sockets of the group, which would receive nothing.
 absl::Status RefuseOthers(const AdoptedWorkers& found);
@@ -59,13 +64,6 @@ absl::StatusOr<net::UniqueFd> OpenSocket(const AdoptedSocket& socket);
 
 // The cookies of the sockets of the address and port. Cheap: no process is looked at.
 absl::StatusOr<std::set<uint64_t>> CookiesOf(const SocketSearch& search);
-
-// Every process that holds one of these sockets, named or not, oldest first; without the calling one.
-absl::StatusOr<std::vector<Process>> HoldersOf(const SocketSearch& search);
-
-// The pids of all that hold these sockets. NotFound: no process does. PermissionDenied: the processes cannot be seen.
-// FailedPrecondition: programs of different paths do, so it is not clear which one is the daemon.
-absl::StatusOr<std::vector<pid_t>> FindDaemon(const SocketSearch& search);
 
 // A daemon's own classic filters, by transport (KernelGroup::ClassicFilterOf).
 using Filters = std::map<Transport, std::vector<uint32_t>>;

@@ -57,10 +57,10 @@ int AskWithNumber(const Call& call, const std::string& what, AdminClient::Method
 // `show --watch`. It connects anew each second, and so survives a change of the supervisor.
 class GroupView : public operate::EachSecondView {
  public:
-  GroupView(const Call& call, const v1::ShowRequest& request) : call_(call), request_(request) {}
+  explicit GroupView(const Call& call) : call_(call) {}
 
   absl::Status Read() override {
-    auto group = Ask(call_, &Stub::Show, request_);
+    auto group = Ask(call_, &Stub::Show);
     if (!group.ok()) return group.status();
     group_ = *std::move(group);
     return absl::OkStatus();
@@ -77,13 +77,12 @@ class GroupView : public operate::EachSecondView {
 
  private:
   const Call& call_;
-  const v1::ShowRequest request_;
   v1::Group group_{};
 };
 
-int Watch(const Call& call, const v1::ShowRequest& request) {
+int Watch(const Call& call) {
   const operate::EachSecond each_second;
-  GroupView view(call, request);
+  GroupView view(call);
   if (const absl::Status first = view.Read(); !first.ok()) return call.FailOnALine(first);
   return each_second.Run(call, view, false, "q ends  up, down scroll");
 }
@@ -105,10 +104,7 @@ std::string RestartText(const v1::Slot& slot) {
 }  // namespace
 
 int RunShow(const Call& call) {
-  v1::ShowRequest request;
-  request.set_buckets(call.arguments.Has("buckets"));
-  if (call.arguments.Has("watch")) return Watch(call, request);
-  return AskAndPrint(call, &Stub::Show, request, GroupText);
+  return call.arguments.Has("watch") ? Watch(call) : AskAndPrint(call, &Stub::Show, {}, GroupText);
 }
 
 int RunResize(const Call& call) {
@@ -151,8 +147,6 @@ int RunReload(const Call& call) {
   }
   return call.Print(*group, GroupText(*group));
 }
-
-int RunReattach(const Call& call) { return AskAndPrint(call, &Stub::Reattach, {}, GroupText); }
 
 int RunStop(const Call& call) {
   const auto reply = Ask(call, &Stub::Stop);

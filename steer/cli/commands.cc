@@ -30,7 +30,7 @@ std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
        "lines \"NETWORK NUMBER\": the addresses of a device that has several; \"NETWORK NUMBER gateway\": the field names the device"},
       {"gateway-field", "FIELD", "where the datagrams of gateways name their device: 12:4 (OFFSET:BYTES)"},
       {"sessions", "PROTOCOL",
-       "the datagrams' protocol: quic, dtls or wireguard. A session stays with its worker when another one is to have its source. none: it moves at once (default none)"},
+       "the datagrams' protocol: quic, dtls, wireguard, any, or none for one without sessions. A session stays with its worker when another one is to have its source (default any)"},
       {"drain-timeout", "DURATION",
        "how long sessions stay so; a worker that another one has replaced is killed after this (default 1m)"},
       {"metrics", "LISTEN", "serve /metrics there: 127.0.0.1:9467, unix:/PATH (default: nowhere)"},
@@ -50,7 +50,7 @@ std::vector<operate::Option> OptionsOfRun() {
        {"transport", "udp|tcp|both", "which sockets a worker gets (default both)"},
        {"name", "NAME", "the group's name (default port-PORT)"},
        {"empty", "POLICY",
-        "how packets of a slot without a worker are handled: reject (as if nothing listened), drop or next (another slot takes them) "
+        "how packets of a slot without a worker are handled: reject (as if nothing listened) or next (another slot takes them) "
         "(default reject)"},
        {"empty-after", "DURATION",
         "how long a slot may lack its worker before that. Packets wait in its socket meanwhile (default 1s)"},
@@ -108,8 +108,7 @@ const operate::Program& TheProgram() {
                "CMD..."},
               Asks("show", "", "show slots, workers, counters and problems", RunShow,
                    {"hedgerow steer show", "hedgerow steer show --watch", "hedgerow steer show --json"},
-                   {{"buckets", "", "with each bucket's slot and count"},
-                    {"watch", "", "again each second, on a screen of its own; q or Ctrl-C ends"}}),
+                   {{"watch", "", "again each second, on a screen of its own; q or Ctrl-C ends"}}),
               Asks("explain", "ADDRESS", "show which worker the kernel gives this source to, and why", RunExplain,
                    {"hedgerow steer explain 192.0.2.7", "hedgerow steer explain 2001:db8::7 --json"},
                    {{"payload", "HEX", "the datagram's, for gateways whose field names the device"}}),
@@ -127,8 +126,6 @@ const operate::Program& TheProgram() {
                    "ends its sessions. Without SLOT one slot after the other. A worker that does not become ready is "
                    "ended, and nothing has changed",
                    RunReload, {"hedgerow steer reload", "hedgerow steer reload 0"}),
-              Asks("reattach", "", "put the group's programs back where another program has replaced them", RunReattach,
-                   {"hedgerow steer reattach"}),
               Asks("stop", "", "end the supervisor and its workers (an adopted daemon goes on), and remove everything",
                    RunStop, {"hedgerow steer stop"}),
               Asks("clean", "",

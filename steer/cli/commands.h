@@ -27,8 +27,8 @@ const operate::Program& TheProgram();
 absl::StatusOr<Places> FindGroup(const Arguments& arguments);
 // Says why a start failed, to the service manager too, and returns the exit code.
 int FailStart(const Call& call, const absl::Status& status);
-// On the main thread, before the loop runs. `mounted_bpffs`: it was mounted for this group.
-using StartGroup = std::function<absl::StatusOr<std::unique_ptr<Group>>(EventLoop* loop, bool mounted_bpffs)>;
+// On the main thread, before the loop runs.
+using StartGroup = std::function<absl::StatusOr<std::unique_ptr<Group>>(EventLoop* loop)>;
 // Serves a group in the foreground until SIGTERM, SIGINT or `stop`, and prints a line when it is ready. SIGHUP reloads.
 int ServeGroup(const Call& call, const Settings& settings, const StartGroup& start);
 
@@ -43,7 +43,6 @@ int RunUndrain(const Call& call);
 int RunWeights(const Call& call);
 int RunRestart(const Call& call);
 int RunReload(const Call& call);
-int RunReattach(const Call& call);
 int RunStop(const Call& call);
 int RunClean(const Call& call);
 int RunVersion(const Call& call);

@@ -35,7 +35,6 @@ std::string EmptyText(const hr_steer_entry& entry) {
   return absl::StrCat("slot ", entry.slot, ", its own, is empty: ",
                       (entry.empty & HR_STEER_OTHER) != 0 ? absl::StrCat("slot ", entry.other_slot, " takes its place")
                       : entry.empty == HR_STEER_KERNEL    ? "the kernel gives the packet to any socket of the daemon"
-                      : entry.empty == HR_STEER_DROP      ? "the packet is dropped"
                                                           : "the packet is rejected");
 }
 
@@ -104,7 +103,7 @@ int RunClean(const Call& call) {
   if (found.record.mode() == "adopt" && found.has_pins) ReleaseAdopted(found);
   const auto removed = RemoveLeftovers(*places, found);
   if (!removed.ok()) return call.Fail(removed.status());
-  if (found.record.mounted_bpffs()) (void)net::ReleaseBpffs(found.bpffs);
+  (void)net::ReleaseBpffs(found.bpffs);
   v1::Cleaned report;
   report.set_name(places->name);
   std::string text;

@@ -31,7 +31,7 @@ struct Policy {
 };
 // A supervisor's sockets are there without a worker, so that the kernel's own choice would fill queues that no process
 // reads.
-constexpr Policy kOfRun[] = {{"reject", HR_STEER_REJECT}, {"drop", HR_STEER_DROP}, {"next", HR_STEER_OTHER}};
+constexpr Policy kOfRun[] = {{"reject", HR_STEER_REJECT}, {"next", HR_STEER_OTHER}};
 // A daemon that starts a worker binds before its socket has a slot, so the kernel's own choice may be the very socket
 // that serves.
 constexpr Policy kOfAdopt[] = {
@@ -114,9 +114,7 @@ absl::StatusOr<Settings> CommonSettings(const Arguments& arguments, absl::Span<c
   if (const absl::Status read = ReadNumber(arguments, "ipv6-prefix", 128, prefix); !read.ok()) return read;
   settings.ipv6_prefix = static_cast<uint32_t>(prefix);
   if (const absl::Status read = ReadTimes(arguments, settings); !read.ok()) return read;
-  auto openers = ReadSessions(arguments.Get("sessions", "none"));
-  if (!openers.ok()) return openers.status();
-  settings.openers = *std::move(openers);
+  if (const absl::Status read = ReadSessions(arguments.Get("sessions", "any"), settings); !read.ok()) return read;
   if (arguments.Has("devices")) {
     auto devices = ReadDevices(arguments.Get("devices"));
     if (!devices.ok()) return devices.status();
@@ -164,10 +162,9 @@ int RunRun(const Call& call) {
   if (call.arguments.command.empty()) return call.UsageError("which command? It stands behind --");
   const auto settings = SettingsOfRun(call.arguments);
   if (!settings.ok()) return FailStart(call, settings.status());
-  return ServeGroup(call, *settings,
-                    [&settings](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<std::unique_ptr<Group>> {
-                      return Supervisor::Start(loop, *settings, mounted_bpffs);
-                    });
+  return ServeGroup(call, *settings, [&settings](EventLoop* loop) -> absl::StatusOr<std::unique_ptr<Group>> {
+    return Supervisor::Start(loop, *settings);
+  });
 }
 
 int RunAdopt(const Call& call) {
@@ -185,10 +182,9 @@ int RunAdopt(const Call& call) {
     const std::vector<Transport> transports = settings->transports();
     search.transports = {transports.begin(), transports.end()};
   }
-  return ServeGroup(call, *settings,
-                    [&](EventLoop* loop, bool mounted_bpffs) -> absl::StatusOr<std::unique_ptr<Group>> {
-                      return AdoptedGroup::Start(loop, *settings, search, mounted_bpffs);
-                    });
+  return ServeGroup(call, *settings, [&](EventLoop* loop) -> absl::StatusOr<std::unique_ptr<Group>> {
+    return AdoptedGroup::Start(loop, *settings, search);
+  });
 }
 
 int RunBind(const Call& call) {

@@ -69,7 +69,7 @@ absl::Status Serve(const Call& call, const Settings& settings, const StartGroup&
   operate::StartLogThread();
   auto loop = EventLoop::Create();
   if (!loop.ok()) return loop.status();
-  auto group = start(loop->get(), *mounted);
+  auto group = start(loop->get());
   if (!group.ok()) return group.status();
   const absl::Status watched = (*loop)->Watch(signals.get(), [&] {
     bool any = false;
@@ -97,7 +97,7 @@ absl::Status Serve(const Call& call, const Settings& settings, const StartGroup&
   const operate::Auxiliary<operate::AdminSocket> monitor(
       "monitoring socket", [&] { return ServeMonitor(settings.places, **loop, **group); });
   (*group)->AlsoReport([&] { return std::vector{metrics.problem(), admin.problem(), monitor.problem()}; });
-  const auto shown = (*group)->Show(false);
+  const auto shown = (*group)->Show();
   call.out << (call.arguments.json() && shown.ok() ? ToJsonLine(*shown)
                                                    : absl::StrCat("ready: ", (*group)->Text(), "\n"));
   call.out.flush();

@@ -118,19 +118,11 @@ std::string GroupText(const v1::Group& group) {
     absl::StrAppend(&text, Plural(group.pins_full(), "connection"), " could not be recorded during a change\n");
   auto slots = group.slots();
   slots.MergeFrom(group.others());
-  absl::StrAppend(&text, "\n", SlotTable(slots, transports));
-  if (group.buckets_size() == 0) return text;
-  std::vector<std::vector<std::string>> rows = {{"bucket", "slot", "home", "selected"}};
-  for (const v1::Bucket& bucket : group.buckets()) {
-    rows.push_back({absl::StrCat(bucket.bucket()), absl::StrCat(bucket.slot()), absl::StrCat(bucket.home_slot()),
-                    Number(bucket.selected())});
-  }
-  return absl::StrCat(text, "\n", TableText(rows));
+  return absl::StrCat(text, "\n", SlotTable(slots, transports));
 }
 
 std::string ChangeText(const v1::Change& change) {
-  return absl::StrCat(Plural(change.moved_buckets(), "bucket"), " of ", Number(HR_STEER_BUCKETS),
-                      " moved (the fewest possible: ", Number(change.fewest_possible()), "), ",
+  return absl::StrCat(Plural(change.moved_buckets(), "bucket"), " of ", Number(HR_STEER_BUCKETS), " moved, ",
                       Plural(change.pinned_sources(), "source"), " stay with their open connections\n\n",
                       SlotTable(change.slots(), {}));
 }

@@ -23,9 +23,11 @@ from harness.product import BIN, wait_until
 from harness.steer import IPV4, PORT, Group, Netns, fixtures, pid_of, service_manager, slot_of
 
 SERVER = (sys.executable, "-c", Path(__file__).with_name("harness").joinpath("session_server.py").read_text(encoding="utf-8"))
+PATIENT = (*SERVER, "--idle", "100")
 UDP = ("--transport", "udp")
 QUIC = (*UDP, "--sessions", "quic")
 LONG, SHORT = b"\xc3\0\0\0\1", b"\x43\0\0\0\0"  # an Initial packet of QUIC version 1, and one of an open connection
+OTHER = b"\xc3\0\0\0\7"  # opens a session as well, of a protocol that steering does not know
 
 _net, _folder, _group = fixtures("reload")
 
@@ -33,12 +35,12 @@ _net, _folder, _group = fixtures("reload")
 class Session:
     """A client's: it has a socket of its own, as clients of QUIC have."""
 
-    def __init__(self, net: Netns, source: str, lasts_s: float = 3600.0):
+    def __init__(self, net: Netns, source: str, lasts_s: float = 3600.0, opens: bytes = LONG):
         self.sock, self.ident, self.until = net.open(socket.SOCK_DGRAM, source), os.urandom(8), time.monotonic() + lasts_s
         self.sock.connect(("127.0.0.1", PORT))
         self.sock.settimeout(5)
         self.numbers = itertools.count()
-        self.answer = self.ask(LONG)
+        self.answer = self.ask(opens)
 
     def ask(self, header: bytes = SHORT) -> str:
         """What the server did, and its pid."""
@@ -55,8 +57,8 @@ class Session:
 
 
 @contextlib.contextmanager
-def sessions(net: Netns, count: int, lasts_s: float = 3600.0) -> Iterator[list[Session]]:
-    opened = [Session(net, IPV4[i % len(IPV4)], lasts_s) for i in range(count)]
+def sessions(net: Netns, count: int, lasts_s: float = 3600.0, opens: bytes = LONG) -> Iterator[list[Session]]:
+    opened = [Session(net, IPV4[i % len(IPV4)], lasts_s, opens) for i in range(count)]
     try:
         yield opened
     finally:
@@ -196,8 +198,85 @@ def test_a_session_stays_where_it_began_when_its_bucket_moves_until_the_time_is_
     assert group.ask("show")["sessions_kept"] > 0
 
 
+def test_a_flow_of_any_protocol_stays_with_its_worker_while_that_lives(net, group):
+    group.run(*PATIENT, options=UDP)
+    with sessions(net, 40, opens=OTHER) as open_ones:
+        before = [session.answer for session in open_ones]
+        assert len(set(before)) == 2 and all(answer.startswith("ok ") for answer in before)
+        for words in (("resize", "3"), ("drain", "0"), ("undrain", "0"), ("resize", "2"), ("drain", "0")):
+            group.ask(*words)
+            assert [session.ask() for session in open_ones] == before, words
+        with sessions(net, 40, opens=OTHER) as new_ones:
+            assert {session.answer for session in new_ones} == {f"ok {group.pids()[1]}"}
+            assert {session.ask() for session in new_ones} == {f"ok {group.pids()[1]}"}
+
+
+@contextlib.contextmanager
+def daemons(group: Group) -> Iterator[Callable[..., list[int]]]:
+    """Each call starts two servers that bind by themselves."""
+    started: list[subprocess.Popen] = []
+
+    def start(*words: str) -> list[int]:
+        with group.net.entered(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as heard:
+            heard.bind(address := str(group.folder / f"heard-{len(started)}"))
+            heard.settimeout(20)
+            for _ in range(2):
+                started.append(subprocess.Popen([*PATIENT, *words], env={**os.environ, "NOTIFY_SOCKET": address}))
+            for _ in range(2):
+                heard.recv(100)
+        return [server.pid for server in started[-2:]]
+
+    try:
+        yield start
+    finally:
+        for server in started:
+            server.kill()
+            server.wait()
+
+
+def test_in_an_overlapping_restart_of_an_adopted_daemon_sessions_stay_and_new_ones_open_at_the_next(net, group):
+    with daemons(group) as start:
+        first = start()
+        group.adopt(*first, options=UDP)
+        refused = group.cli("reload", "--name", group.name, ok=False)
+        assert refused.returncode == 1 and "no process waits for a slot" in refused.stderr
+        with sessions(net, 40, opens=OTHER) as open_ones:
+            before = [session.answer for session in open_ones]
+            assert {int(answer.split()[1]) for answer in before} == set(first)
+            second = start()
+            wait_until(lambda: set(group.pids().values()) == set(second), 10, "the next generation")
+            assert {each["pid"] for each in others(group, "leaving")} == set(first)
+            for pid in first:
+                os.kill(pid, signal.SIGTERM)
+            with sessions(net, 40, opens=OTHER) as new_ones:
+                assert {session.answer for session in new_ones} == {f"ok {pid}" for pid in second}
+                assert [session.ask() for session in open_ones] == before
+                assert {session.ask() for session in new_ones} == {f"ok {pid}" for pid in second}
+            # The next `adopt` knows both generations.
+            group.kill()
+            group.adopt(*first, *second, options=UDP)
+            assert [session.ask() for session in open_ones] == before
+        for pid in first:
+            os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: group.ask("show")["others"] == [], 10, "the end of the former generation")
+        assert group.ask("show")["problems"] == []
+
+
+def test_a_daemon_of_another_command_is_the_next_generation_when_reload_says_so(net, group):
+    with daemons(group) as start:
+        first = start()
+        group.adopt(*first, options=UDP)
+        second = start("another", "command")
+        wait_until(lambda: len(group.ask("show")["problems"]) == 2, 10, "two candidates")
+        assert all("`hedgerow steer reload` that of a former one" in problem for problem in group.ask("show")["problems"])
+        assert set(group.pids().values()) == set(first)
+        shown = group.ask("reload")
+        assert {slot["pid"] for slot in shown["slots"]} == set(second) and shown["problems"] == []
+        assert {int(net.udp(source, payload=OTHER + bytes(12))[6:]) for source in IPV4} == set(second)
+
+
 def test_where_datagrams_are_of_no_session_the_next_worker_takes_all_at_once_and_tcp_stays(net, group):
-    group.start(workers=2)
+    group.start("--sessions", "none", workers=2)
     former = group.pids()
     connections = {source: net.connect(source) for source in IPV4[:10]}
     for connection in connections.values():

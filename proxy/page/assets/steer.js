@@ -5,7 +5,7 @@ import { byId, element, fillTable, keyed, setText } from "./dom.js";
 import { age, bytes, percent, rate, whole } from "./format.js";
 
 const TONES = { serving: "good", drained: "warn", starting: "warn", restarting: "warn", leaving: "warn", silent: "bad", empty: "bad" };
-const EMPTY = { reject: "rejects", drop: "drops", next: "gives to the next slot", kernel: "leaves it to the kernel" };
+const EMPTY = { reject: "rejects", next: "gives to the next slot", kernel: "leaves it to the kernel" };
 const BUCKETS = 1024;
 
 export class Steer {

@@ -3,7 +3,8 @@
 SIGTERM serves the sessions that it has, refuses new ones, and ends with the last. It answers the number of the request, and what it did: `ok`,
 `refused` (it ends, and opens none), `lost` (a session that it does not know). Its sockets are handed over (sd_listen_fds(3)), else it binds
 127.0.0.1:2055 with SO_REUSEPORT. Arguments: --fails FILE (it ends at once while FILE exists), --mute FILE (it never says READY=1 while FILE exists),
---late FILE (it begins after 4 s while FILE exists), --loads FILE (while FILE exists it says WATCHDOG=1 at once, and begins 1.5 s later).
+--late FILE (it begins after 4 s while FILE exists), --loads FILE (while FILE exists it says WATCHDOG=1 at once, and begins 1.5 s later),
+--idle S (a session without a datagram for so long has ended; 2).
 """
 
 import os
@@ -13,8 +14,8 @@ import socket
 import sys
 import time
 
-IDLE_S = 2.0  # a session without a datagram for so long has ended
 LONG_HEADER = 0x80
+IDLE_S = float(sys.argv[sys.argv.index("--idle") + 1]) if "--idle" in sys.argv else 2.0
 
 
 def given(option: str) -> bool:

@@ -109,9 +109,9 @@ class Group:
     def _words(self, words: tuple[str, ...]) -> list[str]:
         return [str(BIN / "hedgerow-steer"), *words]
 
-    def cli(self, *words: str, ok: bool = True) -> subprocess.CompletedProcess:
+    def cli(self, *words: str, ok: bool = True, within_s: float = 30) -> subprocess.CompletedProcess:
         with self.net.entered():
-            done = subprocess.run(self._words((*words, "--run-dir", str(self.run_dir))), capture_output=True, text=True, timeout=30, check=False)
+            done = subprocess.run(self._words((*words, "--run-dir", str(self.run_dir))), capture_output=True, text=True, timeout=within_s, check=False)
         assert not ok or done.returncode == 0, done.stderr + done.stdout
         return done
 
