@@ -65,6 +65,36 @@ TEST_F(InPlaceTest, WhatIsPutAgainReplacesTheFormerRules) {
   });
 }
 
+TEST_F(InPlaceTest, LentAddressesAreTranslatedForThisHostAndForListedNetworks) {
+  InNamespace([&] {
+    for (const auto& [asked, vip, clients] :
+         {std::tuple("10.78.0.1", "240.78.0.1", "10.78.0.0/23"), std::tuple("fd78::1", "100::1", "fd78::/61")}) {
+      rules_.lent[{Ip(asked), 53}] = Ip(vip);
+      rules_.lent_to.push_back({Network::Parse(clients).value(), {Ip(asked), 53}});
+    }
+    ASSERT_THAT(PutInPlaceRules(rules_), IsOk());
+    for (
+        const auto& [chain, rule] :
+        {std::pair("lent_in", "type nat hook prerouting priority dstnat - 1; policy accept;"),
+         std::pair(
+             "lent_in",
+             "ip saddr 10.78.0.0/23 ip daddr 10.78.0.1 th dport 53 dnat ip to ip daddr . meta l4proto . th dport map @lent4"),
+         std::pair(
+             "lent_in",
+             "ip6 saddr fd78::/61 ip6 daddr fd78::1 th dport 53 dnat ip6 to ip6 daddr . meta l4proto . th dport map @lent6"),
+         std::pair("lent_out", "meta mark != 0x48520000 dnat ip to ip daddr . meta l4proto . th dport map @lent4"),
+         std::pair("lent_way", "type nat hook postrouting priority srcnat - 1; policy accept;"),
+         std::pair("lent_way", "oifname \"hr0\" ip6 daddr . meta l4proto . th dport @behind6 masquerade")})
+      EXPECT_EQ(Lists(absl::StrCat("chain inet hedgerow-test ", chain), rule), 0) << rule;
+    EXPECT_EQ(Lists("map inet hedgerow-test lent4", "10.78.0.1 . udp . 53 expires"), 0);
+    EXPECT_EQ(Lists("map inet hedgerow-test lent6", ": 100::1"), 0);
+    EXPECT_EQ(Lists("set inet hedgerow-test behind4", "240.78.0.1 . tcp . 53"), 0);
+    EXPECT_THAT(RenewInPlace(rules_), IsOk());
+    EXPECT_THAT(GiveBackInPlace("test"), IsOk());
+    EXPECT_NE(Lists("map inet hedgerow-test lent4", "elements"), 0);
+  });
+}
+
 TEST_F(InPlaceTest, AsManyBackendsAsAnInstanceHasFitOneTransaction) {
   InNamespace([&] {
     for (int i = 0; i < 1024; ++i) rules_.bridged[{Ip(absl::StrCat("fd44::", absl::Hex(i))), 53}] = {2, 0, 0, 0, 0, 1};

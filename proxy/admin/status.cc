@@ -206,6 +206,7 @@ v1::ServiceStatus BuildService(const v1::Service& service, const ServiceSnapshot
   v1::ServiceStatus out;
   out.set_name(service.name());
   out.set_vip(service.vip());
+  *out.mutable_also_at() = service.also_at();
   out.set_port(service.port());
   out.set_profile(service.profile());
   out.set_delay_ns(static_cast<int64_t>(snapshot.delay_ns));

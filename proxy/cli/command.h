@@ -49,6 +49,7 @@ int RunUndrain(const Call& call);
 int RunReload(const Call& call);
 int RunDown(const Call& call);
 int RunClean(const Call& call);
+int RunDns(const Call& call);
 int RunDoctor(const Call& call);
 int RunSysdump(const Call& call);
 int RunVersion(const Call& call);

@@ -16,6 +16,7 @@
 #include "proxy/cli/command.h"
 #include "config/format.h"
 #include "proxy/config/load.h"
+#include "proxy/start/own_address.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -157,6 +158,17 @@ const operate::Program& TheProgram() {
                RunTrace,
                {"hedgerow trace --service dns --hedged --count 10", "hedgerow trace --slower-than 5ms --for 10s",
                 "hedgerow trace --pcap - | tcpdump -r -"}},
+              {"dns",
+               "adopt | release",
+               "hedge what this host's resolver asks its servers, without a change of its files, or give that back",
+               {{"dry-run", "", "show servers, what they answer and the configuration; change nothing"},
+                {"same-answers", "", "adopt servers that answer differently, too"},
+                {"servers", "A,B", "these, in place of resolv.conf's"},
+                {"names", "N,M", "names to compare the servers' answers by, beside the search domains"},
+                {"instance", "NAME", "of the configuration that is written (default: default)"},
+                {"config", "FILE", "where it is written (default /etc/hedgerow/hedgerow.yaml)"}},
+               RunDns,
+               {"hedgerow dns adopt --dry-run", "hedgerow dns adopt", "hedgerow dns release"}},
               {"doctor",
                "",
                "show what this machine, this user and a configuration lack, and what is open",
@@ -191,7 +203,9 @@ const operate::Program& TheProgram() {
 absl::StatusOr<v1::Config> RequireConfig(const Arguments& arguments) {
   const std::string path = arguments.Get("config");
   if (path.empty()) return absl::InvalidArgumentError("hedgerow: --config FILE is missing");
-  return config::LoadFile(path);
+  auto config = config::LoadFile(path);
+  if (config.ok()) MoveOwnAddresses(*config);
+  return config;
 }
 
 absl::StatusOr<std::string> SocketPath(const Arguments& arguments) {

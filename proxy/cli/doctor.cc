@@ -111,7 +111,7 @@ class Doctor {
     }
     for (const v1::Service& service : config.services()) Clients(service, topology, config.interface());
     if (std::any_of(config.services().begin(), config.services().end(),
-                    [](const auto& each) { return each.in_place(); }))
+                    [](const auto& each) { return each.in_place() || each.also_at_size() > 0; }))
       InPlace();
   }
 
@@ -144,8 +144,13 @@ class Doctor {
   void InPlace() {
     const absl::Status status = net::RunInNewNetworkNamespace([] {
       const net::Endpoint vip = {net::IpAddress::Parse("192.0.2.1").value(), 53};
-      return net::PutInPlaceRules(
-          {.instance = "probe", .interface = "hr0", .known = {vip}, .live = {vip}, .bridged = {{vip, {}}}});
+      return net::PutInPlaceRules({.instance = "probe",
+                                   .interface = "hr0",
+                                   .known = {vip},
+                                   .live = {vip},
+                                   .bridged = {{vip, {}}},
+                                   .lent = {{vip, vip.address}},
+                                   .lent_to = {}});
     });
     if (status.ok()) return Add("in_place", "ok", "the kernel takes the rules that VIPs in place need");
     Add("in_place", absl::IsPermissionDenied(status) ? "unknown" : "problem", std::string(status.message()));

@@ -81,21 +81,23 @@ std::string Summary(const v1::Service& service) {
                                   ? absl::StrCat(", cluster ", service.cluster().id(), " announces its leader on port ",
                                                  service.cluster().announce_port())
                                   : "";
-  return absl::StrCat(service.vip(), " port ", service.port(), ", ", service.profile(), ", hedge after ",
-                      config::FormatDurationNs(service.delay_ns()), Adaptive(service), ", deadline ",
-                      config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(), " attempts, budget ",
-                      config::FormatPercentPpm(service.budget_ppm()),
-                      service.idle_copies_ppm() > 0 ? absl::StrCat(", two copies at once up to a load of ",
-                                                                   config::FormatPercentPpm(service.idle_copies_ppm()))
-                                                    : "",
-                      ", suspect after ", config::FormatDurationNs(service.suspect_min_ns()), " to ",
-                      config::FormatDurationNs(service.suspect_max_ns()), " of silence", cluster,
-                      service.prefer() == v1::PREFER_FASTEST  ? ", the fastest is asked first"
-                      : service.prefer() == v1::PREFER_EACH   ? ", each is asked, by weight"
-                      : service.prefer() == v1::PREFER_SOURCE ? ", each client has its backend, by weight"
-                                                              : "",
-                      service.in_place() ? ", in place of what serves its VIP here" : "",
-                      service.dry_run() == v1::SWITCH_ON ? ", DRY RUN" : "");
+  return absl::StrCat(
+      service.vip(), " port ", service.port(), ", ", service.profile(), ", hedge after ",
+      config::FormatDurationNs(service.delay_ns()), Adaptive(service), ", deadline ",
+      config::FormatDurationNs(service.deadline_ns()), ", ", service.attempts(), " attempts, budget ",
+      config::FormatPercentPpm(service.budget_ppm()),
+      service.idle_copies_ppm() > 0
+          ? absl::StrCat(", two copies at once up to a load of ", config::FormatPercentPpm(service.idle_copies_ppm()))
+          : "",
+      ", suspect after ", config::FormatDurationNs(service.suspect_min_ns()), " to ",
+      config::FormatDurationNs(service.suspect_max_ns()), " of silence", cluster,
+      service.prefer() == v1::PREFER_FASTEST  ? ", the fastest is asked first"
+      : service.prefer() == v1::PREFER_EACH   ? ", each is asked, by weight"
+      : service.prefer() == v1::PREFER_SOURCE ? ", each client has its backend, by weight"
+                                              : "",
+      service.in_place() ? ", in place of what serves its VIP here" : "",
+      service.also_at_size() > 0 ? absl::StrCat(", asked at ", absl::StrJoin(service.also_at(), ", ")) : "",
+      service.dry_run() == v1::SWITCH_ON ? ", DRY RUN" : "");
 }
 
 void Services(const v1::Config& config, const Topology& topology, v1::Plan& plan) {

@@ -9,6 +9,7 @@
 #include <cerrno>
 
 #include "absl/time/clock.h"
+#include "net/netlink/in_place.h"
 #include "net/steady_wait.h"
 #include "net/unique_fd.h"
 
@@ -44,6 +45,7 @@ Open Send(const ProbeTarget& target, bool from_anywhere, ProbeResult& result) {
   Open open{.socket = net::UniqueFd(socket(target.address.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
             .sent = net::MonotonicNow()};
   const int fd = open.socket.get();
+  setsockopt(fd, SOL_SOCKET, SO_MARK, &net::kOwnQuestionMark, sizeof(net::kOwnQuestionMark));  // if this user may
   const bool ready = open.socket.valid() &&
                      (from_anywhere ? AskForErrors(target, fd) : connect(fd, address.get(), address.bytes) == 0);
   if (ready && !Prepare(target, fd)) {

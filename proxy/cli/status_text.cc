@@ -145,7 +145,8 @@ void Backends(const v1::ServiceStatus& service, std::string& out) {
 }
 
 void Service(const v1::Accounting& accounting, const v1::ServiceStatus& service, std::string& out) {
-  absl::StrAppend(&out, "\n", service.name(), "  ", config::FormatEndpoint(service.vip(), service.port()), "  ",
+  absl::StrAppend(&out, "\n", service.name(), "  ", config::FormatEndpoint(service.vip(), service.port()),
+                  service.also_at_size() > 0 ? absl::StrCat(", at ", absl::StrJoin(service.also_at(), ", ")) : "", "  ",
                   service.profile(), "  leader ", service.leader(), LeaderSource(service), ", ", LeaderState(service),
                   service.bypass() ? ", BYPASSED: no hedging" : "",
                   service.dry_run() ? ", DRY RUN: nothing is sent twice" : "", "\n");

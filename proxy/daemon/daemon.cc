@@ -40,6 +40,7 @@
 #include "operate/signals.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/reload_outcome.h"
+#include "proxy/start/own_address.h"
 #include "proxy/start/topology.h"
 #include "operate/event_loop.h"
 #include "proxy/metrics/exporter.h"
@@ -385,7 +386,8 @@ class Daemon {
                                                         ", which its next start reads as well; ", file,
                                                         " can be looked at (--dry-run), or put in its place"));
     }
-    const auto next = config::LoadFile(ours ? facts_.config_file : file, config::KeyFiles::kRead);
+    auto next = config::LoadFile(ours ? facts_.config_file : file, config::KeyFiles::kRead);
+    if (next.ok()) MoveOwnAddresses(*next);
     absl::StatusOr<v1::ReloadReply> reply =
         next.ok() ? GoOverTo(*next, dry_run) : absl::StatusOr<v1::ReloadReply>(next.status());
     if (reply.ok()) reply->set_file(ours ? facts_.config_file : file);

@@ -98,7 +98,7 @@ void Guardian::KeepUplinkRoutes() {
 void Guardian::LookInPlace(const Snapshot* snapshot) {
   bool now = ++seconds_ % kRenewInPlaceSeconds == 0;
   for (const v1::Service& service : config_.services()) {
-    if (!service.in_place()) continue;
+    if (!service.in_place() && service.also_at_size() == 0) continue;
     const auto vip = net::IpAddress::Parse(service.vip());
     const ServiceSnapshot* seen = snapshot == nullptr ? nullptr : FindByName(snapshot->services, service.name());
     const bool down = seen != nullptr && std::all_of(seen->backends.begin(), seen->backends.end(),

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "net/netlink/in_place.h"
 #include "net/socket_address.h"
 #include "operate/event_loop.h"
 #include "proxy/config/built_in_profiles.h"
@@ -30,6 +31,7 @@ net::UniqueFd Ask(const v1::Backend& backend, const std::string& source, const s
   const int kind = question.empty() ? SOCK_STREAM : SOCK_DGRAM;
   net::UniqueFd asked(socket(address->family(), kind | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   const net::SocketAddress there(*address, static_cast<uint16_t>(backend.port())), here(own.value_or(*address), 0);
+  setsockopt(asked.get(), SOL_SOCKET, SO_MARK, &net::kOwnQuestionMark, sizeof(net::kOwnQuestionMark));
   if (own.ok()) bind(asked.get(), here.get(), here.bytes);
   if (connect(asked.get(), there.get(), there.bytes) == 0 && !question.empty())
     send(asked.get(), question.data(), question.size(), 0);

@@ -17,6 +17,7 @@
 #include "operate/version.h"
 #include "proxy/config/load.h"
 #include "proxy/daemon/daemon.h"
+#include "proxy/start/own_address.h"
 #include "proxy/start/readiness.h"
 
 namespace {
@@ -78,6 +79,7 @@ int main(int argc, char** argv) {
   hedgerow::v1::Config config;
   const auto load = [&](hedgerow::config::Diagnostics& errors) {
     config = hedgerow::config::LoadFile(config_file, errors, hedgerow::config::KeyFiles::kRead);
+    hedgerow::MoveOwnAddresses(config);
     if (ready_fd >= 0 || !errors.empty()) return;
     // RunDaemon() takes it for good.
     const absl::Status lock = hedgerow::InstanceLock::Acquire(hedgerow::kRunFolder, config.instance()).status();

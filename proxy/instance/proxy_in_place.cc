@@ -5,7 +5,6 @@
 // called by the guardian; see net/netlink/in_place.h.
 
 #include <algorithm>
-#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -19,40 +18,47 @@ namespace {
 // Answers to earlier requests come within it, but for those of a backend that has stalled.
 constexpr absl::Duration kAnswersTake = absl::Milliseconds(100);
 
-std::set<net::Endpoint> InPlaceOf(const v1::Config& config, const std::set<std::string>& but = {}) {
-  std::set<net::Endpoint> endpoints;
+// The part that is taken over.
+net::InPlaceRules InPlaceOf(const v1::Config& config, const std::set<std::string>& but = {}) {
+  net::InPlaceRules taken;
   for (const v1::Service& service : config.services()) {
     const auto vip = net::IpAddress::Parse(service.vip());
-    if (service.in_place() && vip.ok() && !but.contains(service.name()))
-      endpoints.insert({*vip, static_cast<uint16_t>(service.port())});
+    const auto port = static_cast<uint16_t>(service.port());
+    if (!vip.ok() || but.contains(service.name())) continue;
+    if (service.in_place()) taken.live.insert({*vip, port});
+    for (const std::string& text : service.also_at()) {
+      const net::Endpoint asked{net::IpAddress::Parse(text).value_or(net::IpAddress()), port};
+      taken.lent[asked] = *vip;
+      for (const std::string& client : service.clients())
+        if (const auto network = net::Network::Parse(client); network.ok()) taken.lent_to.emplace_back(*network, asked);
+    }
   }
-  return endpoints;
+  return taken;
 }
 
 }  // namespace
 
 bool ProxyInstance::IsInPlace(const net::IpAddress& vip) const {
-  const std::set<net::Endpoint> endpoints = InPlaceOf(config_);
-  return std::any_of(endpoints.begin(), endpoints.end(), [&](const auto& each) { return each.address == vip; });
+  return std::any_of(config_.services().begin(), config_.services().end(), [&](const v1::Service& each) {
+    return (each.in_place() || each.also_at_size() > 0) && each.vip() == vip.ToString();
+  });
 }
 
 absl::Status ProxyInstance::KeepInPlace() { return PutInPlace(config_, topology_, InPlaceOf(config_, given_back_)); }
 
 // Of `config`, as it is reached by `topology`. Answers of every VIP that was in place once are still expected, unless
 // it is served otherwise now.
-absl::Status ProxyInstance::PutInPlace(const v1::Config& config, const Topology& topology,
-                                       std::set<net::Endpoint> live) {
-  net::InPlaceRules wanted = {.instance = config.instance(),
-                              .interface = links_.proxy.link.name,
-                              .known = in_place_.known,
-                              .live = std::move(live),
-                              .bridged = {}};
+absl::Status ProxyInstance::PutInPlace(const v1::Config& config, const Topology& topology, net::InPlaceRules wanted) {
+  wanted.instance = config.instance();
+  wanted.interface = links_.proxy.link.name;
+  wanted.known = in_place_.known;
   wanted.known.insert(wanted.live.begin(), wanted.live.end());
   for (const v1::Service& service : config.services()) {
     const auto vip = net::IpAddress::Parse(service.vip());
     if (!service.in_place() && vip.ok()) wanted.known.erase({*vip, static_cast<uint16_t>(service.port())});
   }
-  if (wanted.known.empty() && in_place_.known.empty()) return absl::OkStatus();
+  const bool stands = !in_place_.instance.empty();
+  if (wanted.known.empty() && wanted.lent.empty() && !stands) return absl::OkStatus();
   for (const v1::Service& service : config.services()) {
     for (const v1::Backend& backend : service.backends()) {
       const BackendPath* path = topology.Find(service.name(), backend.name());
@@ -66,7 +72,7 @@ absl::Status ProxyInstance::PutInPlace(const v1::Config& config, const Topology&
   absl::Status status = wanted == in_place_ ? net::RenewInPlace(wanted) : absl::NotFoundError("");
   if (!status.ok()) status = net::PutInPlaceRules(wanted);  // others may have taken them away
   if (!status.ok()) return status;
-  if (in_place_.known.empty()) {
+  if (!stands) {
     undo_.Push("giving back the VIPs in place", [this] {
       const absl::Status given = net::GiveBackInPlace(config_.instance());
       absl::SleepFor(kAnswersTake);
@@ -79,9 +85,13 @@ absl::Status ProxyInstance::PutInPlace(const v1::Config& config, const Topology&
 
 // The first step of a reload: what `next` does not take over is its owner's before the kernel part forgets it.
 absl::Status ProxyInstance::GiveBackBefore(const v1::Config& next) {
-  const std::set<net::Endpoint> now = InPlaceOf(config_, given_back_), then = InPlaceOf(next, given_back_);
-  std::set<net::Endpoint> kept;
-  std::set_intersection(now.begin(), now.end(), then.begin(), then.end(), std::inserter(kept, kept.end()));
+  const net::InPlaceRules now = InPlaceOf(config_, given_back_), then = InPlaceOf(next, given_back_);
+  net::InPlaceRules kept = now;
+  std::erase_if(kept.live, [&](const auto& each) { return !then.live.contains(each); });
+  std::erase_if(kept.lent, [&](const auto& each) {
+    const auto found = then.lent.find(each.first);
+    return found == then.lent.end() || found->second != each.second;
+  });
   return kept == now ? absl::OkStatus() : PutInPlace(config_, topology_, std::move(kept));
 }
 

@@ -87,7 +87,8 @@ class ProxyInstance {
   // The routes of clients that are bound to an uplink: there, too, the splitter takes packets to the VIP.
   std::vector<net::VipRoute> BoundRoutes() const;
 
-  // Takes the VIPs of services with `in_place` over for another net::kInPlaceLife, or puts back what leads there.
+  // Takes the VIPs of services with `in_place`, and what `also_at` lists, over for another net::kInPlaceLife, or puts
+  // back what leads there.
   absl::Status KeepInPlace();
   // Services in place that are their owners' at the next KeepInPlace(), though they are configured.
   void GiveBack(std::set<std::string> services) { given_back_ = std::move(services); }
@@ -178,7 +179,7 @@ class ProxyInstance {
   absl::Status KeepLeadingRoutes();
   absl::Status KeepOwnAddresses();
   absl::Status LeaveUplinks();
-  absl::Status PutInPlace(const v1::Config& config, const Topology& topology, std::set<net::Endpoint> live);
+  absl::Status PutInPlace(const v1::Config& config, const Topology& topology, net::InPlaceRules wanted);
   absl::Status GiveBackBefore(const v1::Config& next);
   void FollowInPlace(const v1::Config& next, const Topology& topology);
   void PushUndoOfInPlace();

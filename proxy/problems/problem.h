@@ -46,7 +46,11 @@ namespace hedgerow {
     "give the uplink an address; temporary and tentative IPv6 addresses are never taken")                \
   X(kAttachFailed, attach_failed, network, "a program of the proxy cannot be attached to an interface",                    \
     "the text has the kernel's reason; tried again every second")                                                  \
-  X(kVipLocal, vip_local, network, "a VIP is an address of this host", "choose an address that nothing has")       \
+  X(kVipLocal, vip_local, network, "a VIP is an address of this host", "choose an address that nothing has, or [take it in place](reaching-a-vip.md#the-hosts-own-address)")       \
+  X(kAddressTaken, address_taken, network, "something listens at an address of this host that a service is asked at as well (`also_at`, or its VIP in place)", \
+    "the text names socket and process: let it listen at other addresses or another port, or list it as a backend")  \
+  X(kNotForwarded, not_forwarded, network, "this host does not forward what the service's `clients` send to one of its `also_at`", \
+    "the text has the setting")                                                                                     \
   X(kVipRoutedElsewhere, vip_routed_elsewhere, network,                                                            \
     "the kernel sends packets to a VIP elsewhere, for some senders at least: a routing rule or a foreign route",    \
     "the text names it; set `rule_priority` to a number below the rule's, or change the rule")                     \
@@ -101,7 +105,7 @@ constexpr const ProblemRow& RowOf(ProblemCode code) { return kProblems.at(static
 // What may come by itself, by DHCP, a tunnel, a cable: the proxy starts without it, and follows it (docs/adr/0058).
 constexpr bool MayCome(ProblemCode code) {
   return code == ProblemCode::kNoRoute || code == ProblemCode::kUplinkDown || code == ProblemCode::kNoSource ||
-         code == ProblemCode::kIpv6Disabled;
+         code == ProblemCode::kIpv6Disabled || code == ProblemCode::kNotForwarded;
 }
 constexpr absl::string_view CodeText(ProblemCode code) { return RowOf(code).code; }
 

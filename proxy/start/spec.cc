@@ -73,7 +73,9 @@ ServiceSpec MakeService(const v1::Service& service, const Topology::ServicePath&
   spec.name = service.name();
   spec.vip = service.vip();
   spec.port = static_cast<uint16_t>(service.port());
-  spec.config = MakeConfig(service);
+  v1::Service served = service;  // also under the host's own name, which translation gives its clients
+  if (service.also_at_size() > 0 && path.source.has_value()) served.add_clients(path.source->ToString());
+  spec.config = MakeConfig(served);
   spec.adaptive = service.has_adaptive();
   const v1::RosterService* known = FindService(roster, service.name());
   if (known != nullptr) spec.id = known->id();

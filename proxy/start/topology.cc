@@ -11,6 +11,8 @@
 #include <memory>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "steer/sock_diag.h"
 
 namespace hedgerow {
 namespace {
@@ -293,8 +295,9 @@ std::string WhatToDo(const v1::Service& service, const NetworkView& network, con
     return each.address == vip && IndexOf(network, "kube-ipvs0") == each.ifindex;
   });
   return ipvs ? "; kube-proxy's mode ipvs has it on kube-ipvs0: `in_place` needs its mode nftables or iptables"
-         : service.in_place() ? "; `in_place` takes over what rules of this host serve, and no address that it has"
-                              : "; a VIP must be an address that no host has";
+         : service.in_place()
+             ? "; it was none when the configuration was read: restart, or list it in `also_at` beside a VIP that no host has"
+             : "; a VIP must be an address that no host has";
 }
 
 // One kind for each rule that is for some senders only, and for a port that a service of the VIP has. `bound`: see
@@ -392,6 +395,69 @@ void CheckVip(const v1::Config& config, const NetworkView& network, const v1::Se
   }
 }
 
+bool IsOwn(const NetworkView& network, const net::IpAddress& address) {
+  return std::any_of(network.addresses.begin(), network.addresses.end(),
+                     [&](const net::AddressInfo& each) { return each.address == address; });
+}
+
+// An address of a client of this network.
+net::IpAddress ClientOf(const net::Network& clients, const NetworkView& network) {
+  const net::IpAddress first = clients.Host();
+  if (!IsOwn(network, first)) return first;
+  std::vector<uint8_t> bytes(first.wire().begin(), first.wire().end());
+  ++bytes.back();
+  return *net::IpAddress::FromBytes(bytes);
+}
+
+// What listens there would get nothing any more, unless it is a backend itself; and what comes from other hosts is
+// forwarded, once it is translated.
+void CheckAlsoAt(const NetworkView& network, const v1::Service& service, std::vector<Problem>& problems) {
+  const auto port = static_cast<uint16_t>(service.port());
+  const auto add = [&](ProblemCode code, const std::string& text) {
+    problems.push_back({code, absl::StrCat("service ", service.name(), ": ", text)});
+  };
+  const auto is_here = [&](const v1::Backend& backend) {
+    const auto address = net::IpAddress::Parse(backend.address());
+    return backend.port() == port && address.ok() && (address->is_loopback() || IsOwn(network, *address));
+  };
+  const bool serves_itself = std::any_of(service.backends().begin(), service.backends().end(), is_here);
+  for (const std::string& text : service.also_at()) {
+    const auto address = net::IpAddress::Parse(text);
+    if (!address.ok() || !IsOwn(network, *address) || serves_itself || network.find_holders == nullptr) continue;
+    if (const std::string holders = network.find_holders(*address, port); !holders.empty())
+      add(ProblemCode::kAddressTaken, absl::StrCat(holders, " already, which `in_place` would cut off from ", text,
+                                                   ": let it listen elsewhere, or list it as a backend"));
+  }
+  for (const std::string& text : service.clients()) {
+    const auto clients = net::Network::Parse(text);
+    const auto backend = net::IpAddress::Parse(service.backends(0).address());
+    if (service.also_at().empty() || !clients.ok() || !backend.ok()) continue;
+    const net::IpAddress client = ClientOf(*clients, network);
+    const auto way = network.look_up_route({.destination = client});
+    if (!way.ok() || way->reach != net::Reach::kRouted) continue;
+    const auto route = network.look_up_route({.destination = *backend, .source = client, .in_ifindex = way->ifindex});
+    if (route.ok() && route->reach == net::Reach::kUnreachable)
+      add(ProblemCode::kNotForwarded,
+          absl::StrCat(
+              "this host does not forward what comes from ", text, " (", route->reason, "): ",
+              client.is_v4() ? "`sysctl -w net.ipv4.ip_forward=1`" : "`sysctl -w net.ipv6.conf.all.forwarding=1`"));
+  }
+}
+
+// The sockets, as a person looks for them: "udp 0.0.0.0:53 is held by pid 4711 (dnsmasq), user root".
+std::string FindHolders(const net::IpAddress& address, uint16_t port) {
+  std::vector<std::string> texts;
+  for (const auto transport : {steer::Transport::kUdp, steer::Transport::kTcp}) {
+    const auto holders = steer::ListHolders(transport, {address, port}, /*wildcards=*/true);
+    if (!holders.ok() || holders->empty()) continue;
+    std::set<std::string> places;
+    for (const auto& each : *holders) places.insert(steer::Listen{each.local, each.local_port}.ToString());
+    texts.push_back(absl::StrCat(steer::TransportText(transport), " ", absl::StrJoin(places, ", "), " is held by ",
+                                 steer::DescribeHolders(*holders)));
+  }
+  return absl::StrJoin(texts, "; ");
+}
+
 // net.ipv6.conf.default.disable_ipv6, and whether this process may write such settings.
 bool Ipv6OffForNewLinks() {
   int disabled = 0;
@@ -454,6 +520,7 @@ absl::StatusOr<NetworkView> KernelNetworkView() {
   view.neighbours = *std::move(neighbours);
   const auto known = std::make_shared<const std::vector<net::AddressInfo>>(*std::move(addresses));
   view.look_up_route = [known](const net::RouteQuery& query) { return net::LookUpRoute(query, *known); };
+  view.find_holders = FindHolders;
   view.find_link = [there = view.links](int ifindex) -> absl::StatusOr<net::LinkInfo> {
     for (const net::LinkInfo& link : there)
       if (link.ifindex == ifindex) return link;
@@ -491,10 +558,10 @@ std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& netw
                                const std::vector<net::VipRoute>& bound) {
   std::vector<Problem> problems;
   for (const v1::Service& service : config.services()) {
+    CheckAlsoAt(network, service, problems);
     const auto vip = net::IpAddress::Parse(service.vip());
     if (!vip.ok() || !known.insert(*vip).second) continue;
-    const bool local = std::any_of(network.addresses.begin(), network.addresses.end(),
-                                   [&](const net::AddressInfo& each) { return each.address == *vip; });
+    const bool local = IsOwn(network, *vip);
     const absl::StatusOr<net::RouteLookup> route = network.look_up_route({.destination = *vip});
     const bool broadcast = !local && route.ok() && route->broadcast;
     if (local || broadcast) {

@@ -74,6 +74,8 @@ struct NetworkView {
   std::vector<net::IpsecPolicy> ipsec;      // for packets that leave; empty where this process may not read them
   std::vector<net::SenderRule> sender_rules;
   net::UnresolvedNeighbours neighbours;
+  // What listens at this address and port, in words; may be null.
+  std::function<std::string(const net::IpAddress&, uint16_t port)> find_holders{};
   // Is it the interface of a proxy, of whatever instance? Those have copies of the host's addresses.
   bool IsOfAProxy(int ifindex, const v1::Config& config) const;
   bool ipv6_off_for_new_links = false;  // and it cannot be switched on for one of them

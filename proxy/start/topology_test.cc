@@ -450,7 +450,8 @@ TEST(Resolve, AnAddressOfKubeProxysModeIpvsCannotBeTakenOverInPlace) {
   config.mutable_services(0)->set_in_place(true);
   EXPECT_THAT(Texts(Resolve(config, host.View())), IsEmpty());
   host.AddAddress("10.99.0.53", 2);
-  EXPECT_THAT(Texts(Resolve(config, host.View())), ElementsAre(HasSubstr("and no address that it has")));
+  EXPECT_THAT(Texts(Resolve(config, host.View())),
+              ElementsAre(HasSubstr("list it in `also_at` beside a VIP that no host has")));
   host.AddLink(9, "kube-ipvs0", 1500);
   host.addresses.back().ifindex = 9;
   EXPECT_THAT(Texts(Resolve(config, host.View())), ElementsAre(HasSubstr("kube-proxy's mode ipvs")));

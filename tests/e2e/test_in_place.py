@@ -21,10 +21,10 @@ TIMEOUT_S = 1.0
 
 
 class Load:
-    def __init__(self, host, netns: str | None, seconds: float, *, rate: int = 200, sockets: int = 0):
+    def __init__(self, host, netns: str | None, seconds: float, *, rate: int = 200, sockets: int = 0, address: str = VIP4):
         self._log = host.scratch("load") / f"{time.monotonic_ns()}"
         enter = ["ip", "netns", "exec", netns] if netns else []
-        self._child = host.popen([*enter, "/usr/bin/python3", load.__file__, VIP4, str(rate), str(seconds), str(sockets), str(TIMEOUT_S),
+        self._child = host.popen([*enter, "/usr/bin/python3", load.__file__, address, str(rate), str(seconds), str(sockets), str(TIMEOUT_S),
                                   "www.example.test"], log=self._log)
         time.sleep(1)  # it has begun
 
