@@ -17,7 +17,6 @@
 namespace hedgerow::chaos {
 namespace {
 
-constexpr uint64_t kOperationsMax = 20'000'000;
 constexpr absl::Duration kOpenWithin = absl::Seconds(10);
 // As etcd's Go client waits.
 constexpr auto kSendAgainAfter = std::chrono::milliseconds(25);
@@ -88,17 +87,11 @@ struct EtcdLoad::Call {
   uint32_t attempts = 1;
 };
 
-absl::StatusOr<std::unique_ptr<EtcdLoad>> EtcdLoad::Make(const EtcdLoadOptions& options) {
-  if (options.servers.empty() || options.clients == 0 || options.interval_ns == 0 || options.timeout_ns == 0) {
-    return absl::InvalidArgumentError("servers, clients, the interval and the time-out must be given");
-  }
-  const uint64_t operations = options.run_max_ns / options.interval_ns * options.clients;
-  if (operations > kOperationsMax) {
-    return absl::InvalidArgumentError(absl::StrCat("at most ", kOperationsMax, " operations in a run"));
-  }
+absl::StatusOr<std::unique_ptr<EtcdLoad>> EtcdLoad::Make(const LoadOptions& options) {
+  if (absl::Status status = CheckOptions(options); !status.ok()) return status;
   auto load = std::unique_ptr<EtcdLoad>(new EtcdLoad(options));
   // Never more than this: the other thread holds on to its records.
-  load->records_.reserve(operations + options.clients);
+  load->records_.reserve(options.run_max_ns / options.interval_ns * options.clients + options.clients);
   for (uint32_t i = 0; i < options.clients; ++i) {
     load->clients_.push_back({.stub = etcdserverpb::KV::NewStub(Connect(options.servers)),
                               .mix = OperationMix(options.mix, i),
@@ -250,34 +243,19 @@ void EtcdLoad::Conclude(Call& call, Record& record) {
   }
 }
 
-absl::StatusOr<std::vector<Record>> EtcdLoad::ReadFinalState(const std::vector<std::string>& servers,
-                                                             const std::vector<Record>& reads, absl::Duration within) {
-  std::vector<Record> records;
-  for (uint32_t i = 0; i < servers.size(); ++i) {
-    const auto stub = etcdserverpb::KV::NewStub(Connect({servers[i]}));
-    const absl::Time until = absl::Now() + within;
-    for (Record record : reads) {
-      record.client = kFinalReader + i;
-      etcdserverpb::RangeRequest request;
-      request.set_key(KeyName(record.kind, record.key));
-      etcdserverpb::RangeResponse answer;
-      grpc::Status status;
-      do {
-        grpc::ClientContext context;
-        Prepare(context, std::chrono::seconds(2));
-        record.sent_ns = record.intended_ns = Now_ns();
-        status = stub->Range(&context, request, &answer);
-      } while (!status.ok() && absl::Now() < until);
-      record.ended_ns = Now_ns();
-      record.ending = Ending::kOk;
-      if (!status.ok() || !Told(record.kind, answer, record.value)) {
-        return absl::DeadlineExceededError(absl::StrCat("cannot read ", KeyName(record.kind, record.key), " from ",
-                                                        servers[i], ": ", status.error_message()));
-      }
-      records.push_back(record);
-    }
-  }
-  return records;
+absl::StatusOr<ReadKey> EtcdLoad::ConnectTo(const std::string& server) {
+  const auto stub = std::make_shared<etcdserverpb::KV::Stub>(Connect({server}));
+  return [stub](Record& record) -> absl::Status {
+    etcdserverpb::RangeRequest request;
+    request.set_key(KeyName(record.kind, record.key));
+    etcdserverpb::RangeResponse answer;
+    grpc::ClientContext context;
+    Prepare(context, std::chrono::seconds(2));
+    const grpc::Status status = stub->Range(&context, request, &answer);
+    if (!status.ok()) return absl::UnavailableError(status.error_message());
+    if (!Told(record.kind, answer, record.value)) return absl::DataLossError("holds what is no number");
+    return absl::OkStatus();
+  };
 }
 
 }  // namespace hedgerow::chaos

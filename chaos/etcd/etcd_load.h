@@ -23,27 +23,15 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
-#include "absl/time/time.h"
 #include "chaos/etcd/kv.grpc.pb.h"
-#include "chaos/load/history_file.h"
-#include "chaos/load/key_rooms.h"
-#include "chaos/load/operation_mix.h"
-#include "chaos/load/report.h"
+#include "chaos/load/final_read.h"
+#include "chaos/load/hkv_load.h"
 
 namespace hedgerow::chaos {
 
-struct EtcdLoadOptions {
-  std::vector<std::string> servers;  // address:port of IPv4
-  MixOptions mix{};
-  uint32_t clients = 2;
-  uint64_t interval_ns = 1'000'000;
-  uint64_t timeout_ns = 5'000'000'000;
-  uint64_t run_max_ns = 0;
-};
-
 class EtcdLoad {
  public:
-  static absl::StatusOr<std::unique_ptr<EtcdLoad>> Make(const EtcdLoadOptions& options);
+  static absl::StatusOr<std::unique_ptr<EtcdLoad>> Make(const LoadOptions& options);
   ~EtcdLoad();
 
   // Connects the clients and lets each read once: up to 10 s.
@@ -56,9 +44,8 @@ class EtcdLoad {
   const std::vector<Record>& records() const { return records_; }
   const LoadCounters& counters() const { return counters_; }
 
-  // `reads` (ReadsOfAllKeys) from every server, as for our own store.
-  static absl::StatusOr<std::vector<Record>> ReadFinalState(const std::vector<std::string>& servers,
-                                                            const std::vector<Record>& reads, absl::Duration within);
+  // For ReadFinalState.
+  static absl::StatusOr<ReadKey> ConnectTo(const std::string& server);
 
  private:
   struct Client {
@@ -68,7 +55,7 @@ class EtcdLoad {
   };
   struct Call;
 
-  explicit EtcdLoad(const EtcdLoadOptions& options) : options_(options), rooms_(options.mix) {}
+  explicit EtcdLoad(const LoadOptions& options) : options_(options), rooms_(options.mix) {}
 
   void Issue(Client& client, uint64_t intended_ns);
   void Start(Call& call);
@@ -77,7 +64,7 @@ class EtcdLoad {
   void Conclude(Call& call, Record& record);
   bool SendAgain(Call& call);
 
-  EtcdLoadOptions options_;
+  LoadOptions options_;
   std::vector<Client> clients_;
   grpc::CompletionQueue queue_;
   // Appended by the sending thread within the reserved room; a record belongs to the receiving thread from its

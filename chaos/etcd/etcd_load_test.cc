@@ -79,7 +79,7 @@ TEST(EtcdLoad, ReadsAreSentAgainAndWritesAreNotAndTheHistoryHolds) {
   const auto writes = std::count_if(records.begin(), records.end(), [](const Record& r) { return IsWrite(r.kind); });
   EXPECT_EQ(etcd.puts(), static_cast<uint64_t>(writes)) << "no write was sent twice";
 
-  const auto final_reads = EtcdLoad::ReadFinalState(servers, ReadsOfAllKeys(records), absl::Seconds(10));
+  const auto final_reads = ReadFinalState(servers, ReadsOfAllKeys(records), absl::Seconds(10), EtcdLoad::ConnectTo);
   ASSERT_TRUE(final_reads.ok()) << final_reads.status();
   const absl::StatusOr<Verdict> verdict = Judge(records, *final_reads);
   ASSERT_TRUE(verdict.ok()) << verdict.status();

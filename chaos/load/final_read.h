@@ -6,6 +6,7 @@
 
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -18,9 +19,15 @@ namespace hedgerow::chaos {
 // Clients of final reads count from here, by server.
 constexpr uint32_t kFinalReader = 1'000'000;
 
+// Reads a record's key once, and sets its value. DataLoss: the key holds what no client wrote.
+using ReadKey = std::function<absl::Status(Record&)>;
+using ConnectTo = std::function<absl::StatusOr<ReadKey>(const std::string& server)>;
+absl::StatusOr<ReadKey> ConnectToHkv(const std::string& server);  // our own store
+
 // `reads`: of all keys, as ReadsOfAllKeys makes them. DeadlineExceeded: a server did not answer all of it
 // within `within`.
 absl::StatusOr<std::vector<Record>> ReadFinalState(const std::vector<std::string>& servers,
-                                                   const std::vector<Record>& reads, absl::Duration within);
+                                                   const std::vector<Record>& reads, absl::Duration within,
+                                                   const ConnectTo& connect_to = ConnectToHkv);
 
 }  // namespace hedgerow::chaos

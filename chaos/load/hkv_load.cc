@@ -66,14 +66,10 @@ std::optional<uint64_t> ReportedValue(const Record& record, const wire::HkvAnswe
   return answer.values.size() == 1 ? ParseNumber(answer.values[0]) : std::nullopt;
 }
 
+}  // namespace
+
 absl::Status CheckOptions(const LoadOptions& options) {
-  if (options.servers.empty() || (!options.application && options.servers.size() != 1)) {
-    return absl::InvalidArgumentError(absl::StrCat("a client that sends to one address was given ",
-                                                   options.servers.size(), "; hedging needs at least one"));
-  }
-  if (options.hedging.first_leader >= options.servers.size()) {
-    return absl::InvalidArgumentError("the first leader is none of the servers");
-  }
+  if (options.servers.empty()) return absl::InvalidArgumentError("no server was given");
   if (options.clients == 0 || options.clients > kClientsMax || options.sessions == 0) {
     return absl::InvalidArgumentError(absl::StrCat("1 to ", kClientsMax, " clients, each with a session"));
   }
@@ -86,14 +82,25 @@ absl::Status CheckOptions(const LoadOptions& options) {
   return absl::OkStatus();
 }
 
-}  // namespace
-
 absl::StatusOr<HkvLoad> HkvLoad::Make(const LoadOptions& options) {
   if (absl::Status status = CheckOptions(options); !status.ok()) return status;
-  HkvLoad load(options);
+  if (!options.application && options.servers.size() != 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("a client that sends to one address was given ", options.servers.size()));
+  }
+  if (options.hedging.first_leader >= options.servers.size()) {
+    return absl::InvalidArgumentError("the first leader is none of the servers");
+  }
+  std::vector<bench::Address> servers;
+  for (const std::string& server : options.servers) {
+    const absl::StatusOr<bench::Address> address = bench::ParseAddress(server);
+    if (!address.ok()) return address.status();
+    servers.push_back(*address);
+  }
+  HkvLoad load(options, std::move(servers));
   const size_t outstanding_max = options.timeout_ns / options.interval_ns + 1024;
   for (uint32_t i = 0; i < options.clients; ++i) {
-    absl::StatusOr<bench::UdpSocket> socket = bench::UdpSocket::Open(options.servers[0]);
+    absl::StatusOr<bench::UdpSocket> socket = bench::UdpSocket::Open(load.servers_[0]);
     if (!socket.ok()) return socket.status();
     Client client{.socket = *std::move(socket),
                   .mix = OperationMix(options.mix, i),
@@ -124,7 +131,7 @@ absl::Status HkvLoad::OpenSession(Client& client, client::PendingRequests& reque
   if (!draft.ok()) return draft.status();
   std::string last = "no answer";
   for (size_t turn = first_server; Now_ns() < start_ns + kOpenWithin_ns; ++turn) {
-    client.socket.SendOne(AsBytes(draft->datagram), options_.servers[turn % options_.servers.size()]);
+    client.socket.SendOne(AsBytes(draft->datagram), servers_[turn % servers_.size()]);
     ++counters_.opens;
     const uint64_t until_ns = Now_ns() + kOpenAgainAfter_ns;
     while (requests.session() == 0 && Now_ns() < until_ns) {
@@ -250,7 +257,7 @@ void HkvLoad::Issue(size_t number, uint64_t intended_ns) {
 }
 
 void HkvLoad::Send(Client& client, size_t server, const std::string& datagram) {
-  if (!client.socket.SendOne(AsBytes(datagram), options_.servers[server])) ++counters_.send_failed;
+  if (!client.socket.SendOne(AsBytes(datagram), servers_[server])) ++counters_.send_failed;
 }
 
 // The same request with what is left of its timeout: the deadline is absolute.
@@ -294,9 +301,9 @@ void HkvLoad::Receive(size_t client, uint64_t now_ns) {
 void HkvLoad::OnDatagram(size_t number, std::span<const uint8_t> bytes, const bench::Address& peer, uint64_t now_ns) {
   Client& client = clients_[number];
   size_t server = 0;
-  while (server < options_.servers.size() && !options_.servers[server].SameAs(peer)) ++server;
+  while (server < servers_.size() && !servers_[server].SameAs(peer)) ++server;
   std::optional<wire::HkvAnswer> answer = wire::ParseHkvAnswer(AsText(bytes));
-  if (server == options_.servers.size() || !answer.has_value()) {
+  if (server == servers_.size() || !answer.has_value()) {
     ++counters_.stray;
     return;
   }

@@ -33,9 +33,10 @@
 
 namespace hedgerow::chaos {
 
+// Of every store's load; etcd's has no use for the hedging and the sessions.
 struct LoadOptions {
-  // Server i has node id i + 1. With one, and without `application`, nothing is ever sent elsewhere.
-  std::vector<bench::Address> servers;
+  std::vector<std::string> servers;  // address:port
+  // Ours: server i has node id i + 1. With one, and without `application`, nothing is ever sent elsewhere.
   bool application = false;
   AppHedgingOptions hedging{};
   MixOptions mix{};
@@ -45,6 +46,9 @@ struct LoadOptions {
   uint64_t timeout_ns = 5'000'000'000;
   uint64_t run_max_ns = 0;  // sends nothing after that
 };
+
+// InvalidArgument: what no load can be made of.
+absl::Status CheckOptions(const LoadOptions& options);
 
 // The progress of a load, for its reader: totals since the beginning, and the longest wait since the last
 // tick.
@@ -95,7 +99,8 @@ class HkvLoad {
     uint64_t deadline_ns;
   };
 
-  explicit HkvLoad(const LoadOptions& options) : options_(options), rooms_(options.mix), receive_batch_() {}
+  HkvLoad(const LoadOptions& options, std::vector<bench::Address> servers)
+      : options_(options), servers_(std::move(servers)), rooms_(options.mix), receive_batch_() {}
 
   absl::Status OpenSession(Client& client, client::PendingRequests& requests, size_t first_server);
   void SendDue(uint64_t now_ns);
@@ -115,6 +120,7 @@ class HkvLoad {
   LoadTick Tick(uint64_t now_ns);
 
   LoadOptions options_;
+  std::vector<bench::Address> servers_;
   std::vector<Client> clients_;
   KeyRooms rooms_;
   std::vector<Record> records_;

@@ -38,7 +38,7 @@ class HkvLoadTest : public testing::Test {
     auto server = FakeServer::Start(store_, std::move(faults));
     ASSERT_TRUE(server.ok()) << server.status();
     addresses_.push_back((*server)->address());
-    options_.servers.push_back(bench::ParseAddress((*server)->address()).value());
+    options_.servers.push_back((*server)->address());
     servers_.push_back(*std::move(server));
   }
 
@@ -249,7 +249,7 @@ TEST_F(HkvLoadTest, ItEndsEarlyWhenTold) {
 }
 
 TEST_F(HkvLoadTest, WithoutAServerThereIsNoSession) {
-  options_.servers = {bench::ParseAddress("127.0.0.1:9").value()};
+  options_.servers = {"127.0.0.1:9"};
   options_.clients = 0;
   EXPECT_FALSE(HkvLoad::Make(options_).ok());
   options_.clients = 1;

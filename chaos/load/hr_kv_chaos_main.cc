@@ -5,7 +5,9 @@
 // --history when it ends (at --seconds, or earlier at SIGTERM) and its counters as JSON to --report.
 // --mode=final reads what the store holds instead. The modes: `noproxy-noretry` and `hedgerow` send once to one
 // address, which is a server's or the proxy's; `noproxy-app` hedges by itself over all --servers.
+#include <atomic>
 #include <cinttypes>
+#include <csignal>
 #include <cstdio>
 #include <memory>
 #include <string>
@@ -19,7 +21,6 @@
 #include "chaos/etcd/etcd_load.h"
 #include "chaos/load/hkv_load.h"
 #include "chaos/load/report.h"
-#include "chaos/load/signals.h"
 
 ABSL_FLAG(std::string, store, "hkv", "hkv, ours, or etcd, over its own protocol");
 ABSL_FLAG(std::string, mode, "",
@@ -49,33 +50,18 @@ constexpr double kSecondsMax = 3600;
 
 uint64_t Nanoseconds(absl::Duration duration) { return static_cast<uint64_t>(absl::ToInt64Nanoseconds(duration)); }
 
-EtcdLoadOptions EtcdOptionsFromFlags(const MixOptions& mix) {
+LoadOptions OptionsFromFlags(const std::string& mode, const MixOptions& mix) {
   return {.servers = absl::GetFlag(FLAGS_servers),
+          .application = mode == "noproxy-app",
+          .hedging = {.delay_ns = Nanoseconds(absl::GetFlag(FLAGS_hedge_delay)),
+                      .attempts_max = absl::GetFlag(FLAGS_attempts),
+                      .first_leader = absl::GetFlag(FLAGS_first_leader)},
           .mix = mix,
           .clients = absl::GetFlag(FLAGS_clients),
+          .sessions = absl::GetFlag(FLAGS_sessions),
           .interval_ns = Nanoseconds(absl::GetFlag(FLAGS_interval)),
           .timeout_ns = Nanoseconds(absl::GetFlag(FLAGS_timeout)),
           .run_max_ns = static_cast<uint64_t>(absl::GetFlag(FLAGS_seconds) * 1e9)};
-}
-
-absl::StatusOr<LoadOptions> OptionsFromFlags(const std::string& mode, const MixOptions& mix) {
-  LoadOptions options;
-  for (const std::string& server : absl::GetFlag(FLAGS_servers)) {
-    const absl::StatusOr<bench::Address> address = bench::ParseAddress(server);
-    if (!address.ok()) return address.status();
-    options.servers.push_back(*address);
-  }
-  options.application = mode == "noproxy-app";
-  options.hedging.delay_ns = Nanoseconds(absl::GetFlag(FLAGS_hedge_delay));
-  options.hedging.attempts_max = absl::GetFlag(FLAGS_attempts);
-  options.hedging.first_leader = absl::GetFlag(FLAGS_first_leader);
-  options.mix = mix;
-  options.clients = absl::GetFlag(FLAGS_clients);
-  options.sessions = absl::GetFlag(FLAGS_sessions);
-  options.interval_ns = Nanoseconds(absl::GetFlag(FLAGS_interval));
-  options.timeout_ns = Nanoseconds(absl::GetFlag(FLAGS_timeout));
-  options.run_max_ns = static_cast<uint64_t>(absl::GetFlag(FLAGS_seconds) * 1e9);
-  return options;
 }
 
 // A reader that does not read holds the load up, so only a reader that reads asks for it.
@@ -87,25 +73,32 @@ void PrintTick(const LoadTick& tick) {
   std::fflush(stdout);
 }
 
+std::atomic<bool> stop_asked = false;
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+// SIGTERM and SIGINT end the load early and in order: it stops sending, waits for what is outstanding and writes down
+// what it saw.
 template <typename Load>
 absl::Status RunLoad(const std::string& mode, Load& load, auto&&... progress) {
-  StopWhenAsked();
+  struct sigaction action = {};
+  action.sa_handler = [](int) { stop_asked = true; };
+  sigaction(SIGTERM, &action, nullptr);
+  sigaction(SIGINT, &action, nullptr);
   if (absl::Status status = load.Open(); !status.ok()) return status;
-  ReportReady();
+  std::printf("ready\n");  // says to the runner that the load has begun
+  std::fflush(stdout);
   load.Run(stop_asked, progress...);
   if (absl::Status status = WriteHistory(absl::GetFlag(FLAGS_history), load.records()); !status.ok()) return status;
   return WriteReport(absl::GetFlag(FLAGS_report), mode, load.counters());
 }
 
 absl::Status RunEtcd(const MixOptions& mix) {
-  absl::StatusOr<std::unique_ptr<EtcdLoad>> load = EtcdLoad::Make(EtcdOptionsFromFlags(mix));
+  absl::StatusOr<std::unique_ptr<EtcdLoad>> load = EtcdLoad::Make(OptionsFromFlags("etcd", mix));
   return load.ok() ? RunLoad("etcd", **load) : load.status();
 }
 
 absl::Status RunHkv(const std::string& mode, const MixOptions& mix) {
-  const absl::StatusOr<LoadOptions> options = OptionsFromFlags(mode, mix);
-  if (!options.ok()) return options.status();
-  absl::StatusOr<HkvLoad> load = HkvLoad::Make(*options);
+  absl::StatusOr<HkvLoad> load = HkvLoad::Make(OptionsFromFlags(mode, mix));
   return load.ok() ? RunLoad(mode, *load, absl::GetFlag(FLAGS_progress) ? PrintTick : nullptr) : load.status();
 }
 
@@ -124,8 +117,9 @@ absl::Status RunFromFlags() {
   if (mode == "final") {
     const absl::StatusOr<std::vector<Record>> history = ReadHistory(absl::GetFlag(FLAGS_of));
     if (!history.ok()) return history.status();
-    const absl::StatusOr<std::vector<Record>> records = (etcd ? EtcdLoad::ReadFinalState : ReadFinalState)(
-        absl::GetFlag(FLAGS_servers), ReadsOfAllKeys(*history), absl::Seconds(30));
+    const absl::StatusOr<std::vector<Record>> records =
+        ReadFinalState(absl::GetFlag(FLAGS_servers), ReadsOfAllKeys(*history), absl::Seconds(30),
+                       etcd ? EtcdLoad::ConnectTo : ConnectToHkv);
     if (!records.ok()) return records.status();
     return WriteHistory(absl::GetFlag(FLAGS_history), *records);
   }
