@@ -79,29 +79,23 @@ int Disk::Make(bool folder, mode_t mode, NodePtr& made) {
   return 0;
 }
 
-int Disk::MakeFile(std::string_view path, mode_t mode, NodePtr& made) {
+int Disk::MakeAny(std::string_view path, bool folder, mode_t mode, NodePtr& made) {
   absl::MutexLock lock(&mutex_);
   WaitWhileItHangs();
   Place place;
   if (const int error = FindPlace(path, place); error != 0) return error;
   if (FindIn(place.folder->live, place.name) != nullptr) return -EEXIST;
   if (Refuses()) return -ENOSPC;
-  if (const int error = Make(/*folder=*/false, mode, made); error != 0) return error;
+  if (const int error = Make(folder, mode, made); error != 0) return error;
   place.folder->SetLive(place.name, made);
   return 0;
 }
 
+int Disk::MakeFile(std::string_view path, mode_t mode, NodePtr& made) { return MakeAny(path, false, mode, made); }
+
 int Disk::MakeFolder(std::string_view path, mode_t mode) {
-  absl::MutexLock lock(&mutex_);
-  WaitWhileItHangs();
-  Place place;
-  if (const int error = FindPlace(path, place); error != 0) return error;
-  if (FindIn(place.folder->live, place.name) != nullptr) return -EEXIST;
-  if (Refuses()) return -ENOSPC;
   NodePtr made;
-  if (const int error = Make(/*folder=*/true, mode, made); error != 0) return error;
-  place.folder->SetLive(place.name, made);
-  return 0;
+  return MakeAny(path, true, mode, made);
 }
 
 int Disk::Link(std::string_view from, std::string_view to) {

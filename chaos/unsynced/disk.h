@@ -108,6 +108,7 @@ class Disk {
   int FindPlace(std::string_view path, Place& place) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool Usable(const NodePtr& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   bool SyncIsIgnored(const Node& node) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
+  int MakeAny(std::string_view path, bool folder, mode_t mode, NodePtr& made);
   int RemoveAny(std::string_view path, bool folder) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Refuses() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void WaitWhileItHangs() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
