@@ -1,15 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "config/source.h"
 
-#include <errno.h>
-#include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "operate/file_opener.h"
 
 namespace hedgerow::config {
 namespace {
@@ -93,30 +88,13 @@ std::optional<Source> ReadSource(const std::string& path, Diagnostics& errors) {
     errors.Add({}, "", "the path is not UTF-8: rename the file or its folder");
     return std::nullopt;
   }
-  const int fd = operate::OpenToRead(path);
-  if (fd < 0) {
-    errors.Add({}, "", absl::StrCat("cannot be opened: ", strerror(errno)));
+  absl::StatusOr<operate::FileText> source = operate::ReadText(path, kMaxFileBytes);
+  if (!source.ok()) {
+    errors.Add({}, "", source.status().message());
     return std::nullopt;
   }
-  const auto closer = absl::MakeCleanup([fd] { close(fd); });
-  Source source{};
-  if (fstat(fd, &source.info) != 0 || !S_ISREG(source.info.st_mode)) {
-    errors.Add({}, "", S_ISDIR(source.info.st_mode) ? "got a directory, expected a file" : "expected a regular file");
-    return std::nullopt;
-  }
-  char buffer[65536];
-  while (source.text.size() <= kMaxFileBytes) {
-    const ssize_t got = read(fd, buffer, sizeof(buffer));
-    if (got == 0) break;
-    if (got < 0) {
-      if (errno == EINTR) continue;
-      errors.Add({}, "", absl::StrCat("cannot be read: ", strerror(errno)));
-      return std::nullopt;
-    }
-    source.text.append(buffer, static_cast<size_t>(got));
-  }
-  if (!CheckText(source.text, errors)) return std::nullopt;
-  return source;
+  if (!CheckText(source->text, errors)) return std::nullopt;
+  return *std::move(source);
 }
 
 void CheckRights(const Source& source, const Locations& locations, operate::Reader reader, Diagnostics& errors) {

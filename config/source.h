@@ -9,11 +9,10 @@
 #include <optional>
 #include <string>
 
-#include <sys/stat.h>
-
 #include "absl/strings/string_view.h"
 #include "config/diagnostics.h"
 #include "config/locations.h"
+#include "operate/file_opener.h"
 #include "operate/file_rights.h"
 
 namespace hedgerow::config {
@@ -21,10 +20,7 @@ namespace hedgerow::config {
 // 64 services of 8 backends take some 40 kB; a megabyte is no configuration.
 inline constexpr size_t kMaxFileBytes = 1 << 20;
 
-struct Source {
-  std::string text;
-  struct stat info;  // of the file that the text was read from
-};
+using Source = operate::FileText;
 
 // Nothing, and an error in `errors`, for what is no text.
 std::optional<Source> ReadSource(const std::string& path, Diagnostics& errors);

@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operate/file_opener.h"
 
+#include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
 #include <signal.h>
+#include <string.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -57,6 +59,26 @@ int OpenToRead(const std::string& path) {
     net::ReceiveWithFd(opener, &error, sizeof(error), answer);
   errno = error == 0 && !answer.valid() ? EMFILE : error;  // this process had no number left for it
   return answer.Release();
+}
+
+absl::StatusOr<FileText> ReadText(const std::string& path, size_t max_bytes) {
+  const auto refused = [](const auto&... why) { return absl::InvalidArgumentError(absl::StrCat(why...)); };
+  const net::UniqueFd fd(OpenToRead(path));
+  if (!fd.valid()) return refused("cannot be opened: ", strerror(errno));
+  FileText read;
+  if (fstat(fd.get(), &read.info) != 0 || !S_ISREG(read.info.st_mode))
+    return refused(S_ISDIR(read.info.st_mode) ? "is a directory, expected a file" : "is no regular file");
+  read.text.resize(max_bytes + 1);
+  size_t bytes = 0;
+  while (bytes < read.text.size()) {
+    const ssize_t got = ::read(fd.get(), read.text.data() + bytes, read.text.size() - bytes);
+    if (got == 0) break;
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return refused("cannot be read: ", strerror(errno));
+    bytes += static_cast<size_t>(got);
+  }
+  read.text.resize(bytes);
+  return read;
 }
 
 void StartFileOpener(const std::vector<std::string>& folders, const std::function<bool()>& confine) {

@@ -41,25 +41,14 @@ std::optional<std::string> KeyDigits(absl::string_view text) {
 namespace {
 
 absl::StatusOr<std::string> ReadKeyText(const std::string& path, Reader reader) {
-  const int fd = OpenToRead(path);
-  if (fd < 0) return Refused(absl::StrCat("cannot be opened: ", strerror(errno)));
-  const auto closer = absl::MakeCleanup([fd] { close(fd); });
-  struct stat info {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Refused("is no regular file");
-  if (const std::string why = WhyNotSecret(info, path); !why.empty()) return Refused(why);
-  if (const std::string why = WhyNotFollowed(info, path, geteuid()); reader == Reader::kServes && !why.empty())
+  absl::StatusOr<FileText> read = ReadText(path, kKeyFileMax_bytes);
+  if (!read.ok()) return read.status();
+  if (const std::string why = WhyNotSecret(read->info, path); !why.empty()) return Refused(why);
+  if (const std::string why = WhyNotFollowed(read->info, path, geteuid()); reader == Reader::kServes && !why.empty())
     return Refused(why);
-  char buffer[kKeyFileMax_bytes + 1];
-  size_t bytes = 0;
-  while (bytes < sizeof(buffer)) {
-    const ssize_t got = read(fd, buffer + bytes, sizeof(buffer) - bytes);
-    if (got == 0) break;
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Refused(absl::StrCat("cannot be read: ", strerror(errno)));
-    bytes += static_cast<size_t>(got);
-  }
-  if (bytes > kKeyFileMax_bytes) return Refused("is too long, expected 32 hexadecimal digits and a line feed");
-  return std::string(buffer, bytes);
+  if (read->text.size() > kKeyFileMax_bytes)
+    return Refused("is too long, expected 32 hexadecimal digits and a line feed");
+  return std::move(read->text);
 }
 
 }  // namespace

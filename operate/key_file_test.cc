@@ -92,7 +92,7 @@ TEST_F(KeyFileTest, AFifoOrAFolderDoesNotHangIt) {
   EXPECT_EQ(ReadKeyFile(path_, Reader::kServes).status().message(), "is no regular file");
   unlink(path_.c_str());
   ASSERT_EQ(mkdir(path_.c_str(), 0700), 0);
-  EXPECT_EQ(ReadKeyFile(path_, Reader::kServes).status().message(), "is no regular file");
+  EXPECT_EQ(ReadKeyFile(path_, Reader::kServes).status().message(), "is a directory, expected a file");
 }
 
 TEST_F(KeyFileTest, AFileHoldsOneKeyOrTwoInTheirOrder) {

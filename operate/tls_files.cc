@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "operate/tls_files.h"
 
-#include <errno.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
 #include <ctime>
 #include <utility>
 
@@ -18,7 +15,6 @@
 #include <openssl/x509.h>
 #include <openssl/x509v3.h>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -49,27 +45,14 @@ absl::Status Refused(const std::string& path, absl::string_view why) {
   return absl::InvalidArgumentError(absl::StrCat("the file ", path, " ", why));
 }
 
-absl::StatusOr<std::string> ReadText(const std::string& path, bool secret, Reader reader) {
-  const int fd = OpenToRead(path);
-  if (fd < 0) return Refused(path, absl::StrCat("cannot be opened: ", strerror(errno)));
-  const auto closer = absl::MakeCleanup([fd] { close(fd); });
-  struct stat info {};
-  if (fstat(fd, &info) != 0 || !S_ISREG(info.st_mode)) return Refused(path, "is no regular file");
-  if (const std::string why = secret ? WhyNotSecret(info, path) : ""; !why.empty()) return Refused(path, why);
-  if (const std::string why = WhyNotFollowed(info, path, geteuid()); reader == Reader::kServes && !why.empty())
+absl::StatusOr<std::string> ReadPem(const std::string& path, bool secret, Reader reader) {
+  absl::StatusOr<FileText> read = ReadText(path, kFileMax_bytes);
+  if (!read.ok()) return Refused(path, read.status().message());
+  if (const std::string why = secret ? WhyNotSecret(read->info, path) : ""; !why.empty()) return Refused(path, why);
+  if (const std::string why = WhyNotFollowed(read->info, path, geteuid()); reader == Reader::kServes && !why.empty())
     return Refused(path, why);
-  if (info.st_size > static_cast<off_t>(kFileMax_bytes)) return Refused(path, "is larger than 1 MiB, expected PEM");
-  std::string text(static_cast<size_t>(info.st_size) + 1, '\0');
-  size_t bytes = 0;
-  while (bytes < text.size()) {
-    const ssize_t got = read(fd, text.data() + bytes, text.size() - bytes);
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return Refused(path, absl::StrCat("cannot be read: ", strerror(errno)));
-    if (got == 0) break;
-    bytes += static_cast<size_t>(got);
-  }
-  text.resize(bytes);
-  return text;
+  if (read->text.size() > kFileMax_bytes) return Refused(path, "is larger than 1 MiB, expected PEM");
+  return std::move(read->text);
 }
 
 // Each one in the file, in this order. `of`: "" or " of an authority", for an error.
@@ -149,11 +132,11 @@ std::string CertificateEndText(int64_t not_after_s, int64_t now_s) {
 }
 
 absl::StatusOr<TlsMaterial> ReadTlsMaterial(const TlsPaths& paths, absl::string_view name, Reader reader) {
-  absl::StatusOr<std::string> certificate = ReadText(paths.certificate, false, reader);
+  absl::StatusOr<std::string> certificate = ReadPem(paths.certificate, false, reader);
   if (!certificate.ok()) return certificate.status();
-  absl::StatusOr<std::string> key = ReadText(paths.key, true, reader);
+  absl::StatusOr<std::string> key = ReadPem(paths.key, true, reader);
   if (!key.ok()) return key.status();
-  absl::StatusOr<std::string> authority = paths.authority.empty() ? "" : ReadText(paths.authority, false, reader);
+  absl::StatusOr<std::string> authority = paths.authority.empty() ? "" : ReadPem(paths.authority, false, reader);
   if (!authority.ok()) return authority.status();
   const absl::StatusOr<std::vector<Certificate>> chain = CertificatesIn(paths.certificate, *certificate, "");
   if (!chain.ok()) return chain.status();

@@ -72,12 +72,12 @@ TEST_F(SourceTest, APathThatIsNoUtf8IsRefused) {
 
 TEST_F(SourceTest, ADirectoryIsNoFile) {
   ASSERT_EQ(mkdir(Path().c_str(), 0700), 0);
-  EXPECT_THAT(Load(), ElementsAre(Path() + ": got a directory, expected a file"));
+  EXPECT_THAT(Load(), ElementsAre(Path() + ": is a directory, expected a file"));
 }
 
 TEST_F(SourceTest, AFifoDoesNotHangIt) {
   ASSERT_EQ(mkfifo(Path().c_str(), 0600), 0);
-  EXPECT_THAT(Load(), ElementsAre(Path() + ": expected a regular file"));
+  EXPECT_THAT(Load(), ElementsAre(Path() + ": is no regular file"));
 }
 
 TEST_F(SourceTest, AHugeFileIsRefusedUnparsed) {
