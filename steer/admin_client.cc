@@ -14,7 +14,7 @@ absl::StatusOr<AdminClient> AdminClient::Open(const std::string& path, const std
              .who_may = who_may,
              .hint = "Start it with `hedgerow steer run`, or name another group with --name"});
   if (!channel.ok()) return channel.status();
-  return AdminClient(v1::Steer::NewStub(*channel));
+  return AdminClient(*channel);
 }
 
 std::vector<std::string> ListGroups(const std::string& run_dir) {

@@ -80,7 +80,7 @@ class AdminTest : public testing::Test {
 TEST_F(AdminTest, ADaemonThatDoesNotAnswerIsNotedInWords) {
   const auto asked = std::make_shared<absl::Notification>();  // of the loop's thread as well
   loop_->Post([asked] { asked->WaitForNotification(); });
-  const auto reply = Connect().Ask(&Stub::GetStatus, {}, std::chrono::milliseconds(200));
+  const auto reply = Connect().Ask(&Stub::GetStatus, {}, absl::Milliseconds(200));
   asked->Notify();
   EXPECT_TRUE(absl::IsDeadlineExceeded(reply.status())) << reply.status();
   EXPECT_THAT(std::string(reply.status().message()), HasSubstr("does not answer in time: its process is stopped"));

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/page/steer_groups.h"
 
-#include <chrono>
 #include <utility>
 
+#include "absl/time/time.h"
 #include "steer/admin_client.h"
 
 namespace hedgerow {
@@ -11,7 +11,7 @@ namespace {
 
 using steer::AdminClient;
 
-constexpr std::chrono::seconds kPatience(1);
+constexpr absl::Duration kPatience = absl::Seconds(1);
 
 absl::StatusOr<steer::v1::Group> Ask(const steer::Places& places) {
   auto client = AdminClient::ConnectToMonitor(places);

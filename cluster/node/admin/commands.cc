@@ -77,7 +77,7 @@ std::vector<std::string> WarningsOf(const NodeConfig& config, const std::string&
 
 }  // namespace
 
-absl::StatusOr<std::unique_ptr<AdminClient>> ConnectToNode(const operate::Arguments& arguments) {
+absl::StatusOr<AdminClient> ConnectToNode(const operate::Arguments& arguments) {
   if (arguments.Has("socket")) return AdminClient::Connect(arguments.Get("socket"));
   if (!arguments.Has("config")) return AdminClient::Connect(NodeConfig().admin_socket);
   const absl::StatusOr<NodeConfig> config = RequireConfig(arguments);
@@ -203,7 +203,7 @@ const operate::Program& TheProgram() {
 int RunStatus(const Call& call) {
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto status = (*client)->GetStatus();
+  const auto status = client->GetStatus();
   if (!status.ok()) return call.Fail(status.status());
   const int printed = call.Print(*status, StatusText(*status));
   return call.arguments.Has("ready") && !status->ready() ? kExitFailure : printed;
@@ -218,12 +218,14 @@ int RunTransfer(const Call& call, absl::Duration timeout) {
   }
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto before = (*client)->GetStatusOfStarted();
+  const auto before = client->GetStatusOfStarted();
   if (!before.ok()) return call.Fail(before.status());
-  const absl::Status begun = (*client)->Transfer(raft::NodeId(target));
+  v1::TransferRequest request;
+  request.set_target(target);
+  const absl::Status begun = client->Ask(&AdminClient::Stub::Transfer, request).status();
   if (!begun.ok()) return call.Fail(begun);
   // The node only begins; a target that is down or far behind may never take over.
-  const auto status = (*client)->Await(
+  const auto status = client->Await(
       Deadline(timeout),
       [&before](const v1::NodeStatus& now) { return now.leader() != 0 && now.leader() != before->node(); },
       absl::StrFormat(
@@ -237,24 +239,24 @@ int RunTransfer(const Call& call, absl::Duration timeout) {
   return call.Print(report, absl::StrFormat("node %d leads in term %d\n", report.leader(), report.term()));
 }
 
-absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration timeout) {
+absl::StatusOr<v1::NodeStatus> SnapshotNow(const AdminClient& client, absl::Duration timeout) {
   const auto failures = [](const v1::NodeStatus& status) {
     const auto found = status.counters().find("snapshots.failed");
     return found == status.counters().end() ? 0 : found->second;
   };
   const auto before = client.GetStatusOfStarted();  // else one that fails at once would not be seen to
   if (!before.ok()) return before;
-  const auto index = client.TakeSnapshot();
+  const auto index = client.Ask(&AdminClient::Stub::TakeSnapshot);
   if (!index.ok()) return index.status();
   return client.Await(
       Deadline(timeout),
       [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
-        if (now.snapshots().last_index() >= index->value()) return true;
+        if (now.snapshots().last_index() >= index->index()) return true;
         if (failures(now) == failures(*before)) return false;
         return absl::InternalError(
             "the snapshot failed; `hedgerow-node status` says why (a full disk, say). It is tried again");
       },
-      absl::StrFormat("no snapshot at entry %d within %s; it is still being taken", index->value(),
+      absl::StrFormat("no snapshot at entry %d within %s; it is still being taken", index->index(),
                       absl::FormatDuration(timeout)));
 }
 
@@ -263,7 +265,7 @@ int RunSnapshot(const Call& call) { return RunSnapshot(call, kSnapshotTimeout); 
 int RunSnapshot(const Call& call, absl::Duration timeout) {
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto status = SnapshotNow(**client, timeout);
+  const auto status = SnapshotNow(*client, timeout);
   if (!status.ok()) return call.Fail(status.status());
   v1::SnapshotReport report;
   report.set_index(status->snapshots().last_index());

@@ -6,7 +6,6 @@
 
 #pragma once
 
-#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -28,7 +27,7 @@ const operate::Program& TheProgram();
 inline constexpr absl::Duration kTransferTimeout = absl::Seconds(10);
 
 // --socket, else the configuration's, else the default.
-absl::StatusOr<std::unique_ptr<AdminClient>> ConnectToNode(const operate::Arguments& arguments);
+absl::StatusOr<AdminClient> ConnectToNode(const operate::Arguments& arguments);
 
 int RunStatus(const Call& call);
 int RunTransfer(const Call& call);
@@ -36,7 +35,7 @@ int RunTransfer(const Call& call, absl::Duration timeout);
 // A large store takes its time.
 inline constexpr absl::Duration kSnapshotTimeout = absl::Minutes(10);
 // Takes one of all that is applied by now, and waits for it: the node's status by then.
-absl::StatusOr<v1::NodeStatus> SnapshotNow(AdminClient& client, absl::Duration timeout);
+absl::StatusOr<v1::NodeStatus> SnapshotNow(const AdminClient& client, absl::Duration timeout);
 int RunSnapshot(const Call& call);
 int RunSnapshot(const Call& call, absl::Duration timeout);
 int RunBackup(const Call& call);  // commands_backup.cc

@@ -17,7 +17,6 @@
 #include "cluster/api/node.pb.h"
 #include "cluster/node/admin/admin_client.h"
 #include "cluster/node/admin/commands.h"
-#include "cluster/node/host/deadline.h"
 #include "cluster/storage/backup_file.h"
 #include "net/unique_fd.h"
 #include "cluster/storage/errors.h"
@@ -66,7 +65,7 @@ absl::StatusOr<net::UniqueFd> OpenAlone(const std::string& path) {
   return file;
 }
 
-absl::Status Fetch(AdminClient& client, int file, const std::string& path) {
+absl::Status Fetch(const AdminClient& client, int file, const std::string& path) {
   const absl::Status fetched =
       client.ReadBackup([&](const std::string& bytes) { return storage::WriteAll(file, path, bytes); });
   if (!fetched.ok()) return fetched;
@@ -98,7 +97,7 @@ absl::Status GiveName(const std::string& from, const std::string& to) {
   return storage::FromErrno(to, "make", error);
 }
 
-absl::StatusOr<v1::BackupReport> FetchAs(AdminClient& client, const std::string& path) {
+absl::StatusOr<v1::BackupReport> FetchAs(const AdminClient& client, const std::string& path) {
   const std::string partial = path + ".partial";
   const absl::StatusOr<net::UniqueFd> written = OpenAlone(partial);
   if (!written.ok()) return written.status();
@@ -128,19 +127,19 @@ int RunBackup(const Call& call) {
   if (access(path.c_str(), F_OK) == 0) return call.Fail(kExitFailure, absl::StrCat(path, " is there already"));
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const auto before = (*client)->GetStatusOfStarted();
+  const auto before = client->GetStatusOfStarted();
   if (!before.ok()) return call.Fail(before.status());
   std::string doubt = Doubt(*before);
   const auto warn = [&] {
     if (!doubt.empty() && !call.arguments.json()) call.err << doubt << "\n";
   };
   warn();
-  const auto taken = SnapshotNow(**client, kSnapshotTimeout);
+  const auto taken = SnapshotNow(*client, kSnapshotTimeout);
   if (!taken.ok()) return call.Fail(taken.status());
   if (taken->snapshots().last_index() == 0) return call.Fail(kExitFailure, "nothing was ever applied here");
-  absl::StatusOr<v1::BackupReport> report = FetchAs(**client, path);
+  absl::StatusOr<v1::BackupReport> report = FetchAs(*client, path);
   if (!report.ok()) return call.Fail(report.status());
-  const auto after = (*client)->GetStatus();
+  const auto after = client->GetStatus();
   const bool ready = before->ready() && after.ok() && after->ready();
   if (before->ready() && !ready) {  // cut off meanwhile
     doubt = Doubt(after.ok() ? *after : v1::NodeStatus());

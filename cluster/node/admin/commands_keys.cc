@@ -55,7 +55,7 @@ std::string TextOf(const v1::KeysReport& report) {
 }
 
 // The node asks the members; those that are down do not tell.
-int Show(const Call& call, AdminClient& client, absl::Duration timeout) {
+int Show(const Call& call, const AdminClient& client, absl::Duration timeout) {
   const Deadline deadline(std::min(timeout, absl::Seconds(1)));
   v1::GetStatusRequest request;
   request.set_ask_for_keys(true);
@@ -71,10 +71,12 @@ int Show(const Call& call, AdminClient& client, absl::Duration timeout) {
 }
 
 // What a member told may be a moment old, so a refusal is not the last word before `timeout` is over.
-absl::Status Reload(AdminClient& client, bool force, absl::Duration timeout) {
+absl::Status Reload(const AdminClient& client, bool force, absl::Duration timeout) {
   const Deadline deadline(timeout);
+  v1::ReloadKeysRequest request;
+  request.set_force(force);
   while (true) {
-    const absl::Status done = client.ReloadKeys(force).status();
+    const absl::Status done = client.Ask(&AdminClient::Stub::ReloadKeys, request).status();
     if (!absl::IsFailedPrecondition(done) || deadline.passed()) return done;
     absl::SleepFor(kPoll);
   }
@@ -101,7 +103,7 @@ absl::StatusOr<std::vector<std::string>> After(const std::string& step, std::vec
   return keys;
 }
 
-int Change(const Call& call, AdminClient& client, absl::Duration timeout) {
+int Change(const Call& call, const AdminClient& client, absl::Duration timeout) {
   const std::string& step = call.arguments.words[1];
   const std::string& which = call.arguments.words[2];
   if (call.arguments.Get("config").empty()) return call.UsageError("--config FILE is missing: it names the key file");
@@ -141,11 +143,11 @@ int RunKeys(const Call& call, absl::Duration timeout) {
     return call.UsageError("--from FILE goes with add, and names the file that holds the new key");
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  if (changes) return Change(call, **client, timeout);
+  if (changes) return Change(call, *client, timeout);
   if (step == "reload") {
-    if (absl::Status done = Reload(**client, call.arguments.Has("force"), timeout); !done.ok()) return call.Fail(done);
+    if (absl::Status done = Reload(*client, call.arguments.Has("force"), timeout); !done.ok()) return call.Fail(done);
   }
-  return Show(call, **client, timeout);
+  return Show(call, *client, timeout);
 }
 
 }  // namespace hedgerow::node

@@ -89,25 +89,26 @@ bool IsDone(const v1::NodeStatus& status, const v1::ChangeMembersRequest& reques
 }
 
 // Begins a change, and waits until it is committed. The status by then.
-absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeMembersRequest& request,
+absl::StatusOr<v1::NodeStatus> Change(const AdminClient& client, const v1::ChangeMembersRequest& request,
                                       absl::Duration timeout) {
-  const absl::StatusOr<uint32_t> epoch = client.ChangeMembers(request);
-  if (!epoch.ok()) return epoch.status();
+  const auto change = client.Ask(&AdminClient::Stub::ChangeMembers, request);
+  if (!change.ok()) return change.status();
+  const uint32_t epoch = change->epoch();
   return client.Await(
       Deadline(timeout),
       [&](const v1::NodeStatus& now) -> absl::StatusOr<bool> {
-        if (now.committed_epoch() < *epoch) return false;
+        if (now.committed_epoch() < epoch) return false;
         if (IsDone(now, request)) return true;
         return absl::AbortedError(
             absl::StrFormat("configuration %d is committed, and is not what was asked for: the leader changed, "
                             "and the next one has made another change, or this one was undone since. `members` "
                             "at the leader shows what there is",
-                            *epoch));
+                            epoch));
       },
       // Another leader may have dropped it; or this node has left, and is told no more.
       absl::StrFormat("configuration %d was not committed within %s; `members` at the leader shows "
                       "what has become of it",
-                      *epoch, absl::FormatDuration(timeout)));
+                      epoch, absl::FormatDuration(timeout)));
 }
 
 // Where a member that says that it is LOST can be reached. Of any other one this would take its address away.
@@ -123,7 +124,7 @@ absl::StatusOr<std::string> AddressOfLost(const v1::NodeStatus& status, uint64_t
 }
 
 // The lost member's address becomes the new one's; the node there sees that, and comes back as that one.
-absl::StatusOr<v1::NodeStatus> AddAtItsAddress(AdminClient& client, const v1::NodeStatus& status, uint64_t was,
+absl::StatusOr<v1::NodeStatus> AddAtItsAddress(const AdminClient& client, const v1::NodeStatus& status, uint64_t was,
                                                uint64_t as, absl::Duration timeout) {
   const absl::StatusOr<std::string> address = AddressOfLost(status, was);
   if (!address.ok()) return address.status();
@@ -134,7 +135,7 @@ absl::StatusOr<v1::NodeStatus> AddAtItsAddress(AdminClient& client, const v1::No
 }
 
 // Three changes that belong together. It can be asked for again, from wherever it was cut short.
-absl::StatusOr<v1::NodeStatus> Rejoin(AdminClient& client, uint64_t was, uint64_t as, absl::Duration timeout) {
+absl::StatusOr<v1::NodeStatus> Rejoin(const AdminClient& client, uint64_t was, uint64_t as, absl::Duration timeout) {
   absl::StatusOr<v1::NodeStatus> status = client.GetStatusOfStarted();
   if (status.ok() && Find(*status, as) == nullptr) status = AddAtItsAddress(client, *status, was, as, timeout);
   if (!status.ok()) return status;
@@ -187,9 +188,9 @@ int RunMembers(const Call& call, absl::Duration timeout) {
   if (!makes_sense) return call.UsageError(kUsage);
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
-  const absl::StatusOr<v1::NodeStatus> status = rejoins   ? Rejoin(**client, was, as, timeout)
-                                                : changes ? Change(**client, request, timeout)
-                                                          : (*client)->GetStatusOfStarted();
+  const absl::StatusOr<v1::NodeStatus> status = rejoins   ? Rejoin(*client, was, as, timeout)
+                                                : changes ? Change(*client, request, timeout)
+                                                          : client->GetStatusOfStarted();
   if (!status.ok()) return call.Fail(status.status());
   return call.Print(ReportOf(*status), MembersText(*status));
 }

@@ -20,10 +20,10 @@ constexpr int kWalksMax = 10;
 
 // Aborted: earlier portions wait to be proposed, or no node leads just now. DeadlineExceeded: the node's loop was late;
 // a portion that it takes after all deletes nothing else.
-absl::StatusOr<v1::PurgeSomeReply> Portion(AdminClient& client, const v1::PurgeSomeRequest& request,
+absl::StatusOr<v1::PurgeSomeReply> Portion(const AdminClient& client, const v1::PurgeSomeRequest& request,
                                            const Deadline& deadline) {
   while (true) {
-    absl::StatusOr<v1::PurgeSomeReply> reply = client.PurgeSome(request);
+    absl::StatusOr<v1::PurgeSomeReply> reply = client.Ask(&AdminClient::Stub::PurgeSome, request);
     const bool later = absl::IsAborted(reply.status()) || absl::IsDeadlineExceeded(reply.status());
     if (!later || deadline.passed()) return reply;
     absl::SleepFor(kPoll);
@@ -32,7 +32,7 @@ absl::StatusOr<v1::PurgeSomeReply> Portion(AdminClient& client, const v1::PurgeS
 
 // Until the deletes are applied, or lost with their leader: the entry may never come then, and the next portion finds
 // out.
-absl::Status WaitUntilApplied(AdminClient& client, uint64_t index, const Deadline& deadline) {
+absl::Status WaitUntilApplied(const AdminClient& client, uint64_t index, const Deadline& deadline) {
   const auto applied = [index](const v1::NodeStatus& now) { return now.applied() >= index || now.role() != "leader"; };
   return client
       .Await(deadline, applied, "the deletes were not applied in time: does a majority answer? Ask again", kPoll)
@@ -40,7 +40,7 @@ absl::Status WaitUntilApplied(AdminClient& client, uint64_t index, const Deadlin
 }
 
 // How many keys a walk has found.
-absl::StatusOr<uint64_t> Walk(AdminClient& client, const std::string& prefix, absl::Duration timeout) {
+absl::StatusOr<uint64_t> Walk(const AdminClient& client, const std::string& prefix, absl::Duration timeout) {
   v1::PurgeSomeRequest request;
   request.set_prefix(prefix);
   uint64_t keys = 0;
@@ -69,7 +69,7 @@ int RunPurge(const Call& call, absl::Duration timeout) {
   v1::PurgeReport report;
   report.set_prefix(prefix);
   for (int walk = 0; walk < kWalksMax; ++walk) {
-    const absl::StatusOr<uint64_t> keys = Walk(**client, prefix, timeout);
+    const absl::StatusOr<uint64_t> keys = Walk(*client, prefix, timeout);
     if (!keys.ok()) return call.Fail(keys.status());
     if (*keys == 0) return call.Print(report, absl::StrFormat("%d keys deleted\n", report.keys()));
     report.set_keys(report.keys() + *keys);

@@ -81,9 +81,9 @@ absl::Status Without(const v1::NodeStatus& now, const v1::ChangeSettingsRequest&
                    names_window ? absl::StrCat(". Or ", kRefused) : ""));
 }
 
-absl::StatusOr<v1::NodeStatus> Change(AdminClient& client, const v1::ChangeSettingsRequest& request,
+absl::StatusOr<v1::NodeStatus> Change(const AdminClient& client, const v1::ChangeSettingsRequest& request,
                                       absl::Duration timeout) {
-  const absl::StatusOr<v1::ChangeSettingsReply> asked = client.ChangeSettings(request);
+  const absl::StatusOr<v1::ChangeSettingsReply> asked = client.Ask(&AdminClient::Stub::ChangeSettings, request);
   if (!asked.ok()) return asked.status();
   return client.Await(
       Deadline(timeout),
@@ -115,7 +115,7 @@ int RunSettings(const Call& call, absl::Duration timeout) {
   const auto client = ConnectToNode(call.arguments);
   if (!client.ok()) return call.Fail(client.status());
   const absl::StatusOr<v1::NodeStatus> status =
-      changes ? Change(**client, request, timeout) : (*client)->GetStatusOfStarted();
+      changes ? Change(*client, request, timeout) : client->GetStatusOfStarted();
   if (!status.ok()) return call.Fail(status.status());
   return call.Print(ReportOf(*status), SettingsText(*status));
 }

@@ -55,7 +55,7 @@ absl::StatusOr<NodeConfig> ConfigOf(const Call& call) {
 // A node whose folder was moved away under it goes on with its files, and has the kernel's maps of this one.
 absl::Status CheckStopped(const NodeConfig& config) {
   const auto client = AdminClient::Connect(config.admin_socket);
-  if (!client.ok() || !(*client)->GetStatus().ok()) return absl::OkStatus();
+  if (!client.ok() || !client->GetStatus().ok()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("a node answers on ", config.admin_socket, ": stop it first (systemctl stop hedgerow-node)"));
 }
