@@ -7,7 +7,9 @@
 #include "operate/problem_log.h"
 
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/eventfd.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +26,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow {
 namespace {
@@ -82,17 +85,24 @@ TEST_F(LogTest, ALineHasItsTimeAndLevel) {
 
 TEST_F(LogTest, AFullPipeHoldsUpNoCallerAndTheLostLinesAreReported) {
   fcntl(ends_[1], F_SETPIPE_SZ, 4096);
-  const pid_t pid = Start([] {
+  const net::UniqueFd all_logged(eventfd(0, EFD_CLOEXEC));
+  const pid_t pid = Start([&all_logged] {
     operate::StartLogThread();
     const absl::Time begun = absl::Now();
     for (int i = 0; i < 20'000; ++i) LogInfo("line ", i, " of many");
     if (absl::Now() - begun > absl::Seconds(5)) return 1;
-    if (operate::LostLogLines() == 0) return 2;
-    absl::SleepFor(absl::Seconds(1));  // its reader comes back meanwhile
-    LogInfo("later");
+    uint64_t lost = operate::LostLogLines();
+    if (lost == 0) return 2;
+    eventfd_write(all_logged.get(), 1);
+    // Its reader comes back, and one of these finds room.
+    for (LogInfo("later"); operate::LostLogLines() > lost; LogInfo("later")) {
+      lost = operate::LostLogLines();
+      absl::SleepFor(absl::Milliseconds(50));
+    }
     return 0;
   });
-  absl::SleepFor(absl::Milliseconds(500));
+  pollfd logged{all_logged.get(), POLLIN, 0};
+  EXPECT_EQ(poll(&logged, 1, 20'000), 1);
   const std::string text = ReadToTheEnd();
   EXPECT_EQ(End(pid), 0);
   EXPECT_THAT(text, HasSubstr("line 0 of many\n"));

@@ -22,7 +22,7 @@ _NUMBER = re.compile(r"0x[0-9a-f]+|\d+")
 # Of these the descriptor says where they are; what is read and written differs from time to time.
 _BY_DESCRIPTOR = re.compile(r"read|write|recv|poll|epoll|fcntl|pread|pwrite|getdents")
 _CHILD = re.compile(r" (?:vfork\(|<\.\.\. vfork|clone3?\((?!.*CLONE_THREAD)|<\.\.\. clone |<\.\.\. clone3 (?!.*parent_tid)).* = (\d+)$")
-_LIBRARY = re.compile(r'(?:openat\(.*|read\(\d+<[^>]*)\.so\b')
+_LIBRARY = re.compile(r'(?:openat\(.*|\w+\(\d+<[^>]*)\.so\b')
 _MODULE = re.compile(r'openat\(.*\.pyc?"')  # of Python, whose start is long
 
 
