@@ -54,6 +54,7 @@ void KeepBpfLog() {
 absl::Status BpfLoadError(int error) {
   const std::string tail = absl::StrJoin(LogTail(), "");
   const std::string text = absl::StrCat("the kernel refused the BPF object: ", strerror(error), "\n", tail);
+  if (error == ESRCH) return absl::FailedPreconditionError(kNoBtf);  // libbpf's word for a kernel without it
   if (error == EPERM || error == EACCES) return absl::PermissionDeniedError(text);
   if (error == ENOMEM || error == E2BIG) return absl::ResourceExhaustedError(text);
   return absl::InternalError(text);

@@ -11,8 +11,10 @@ namespace hedgerow::net {
 // From now on, what libbpf says is kept instead of printed.
 void KeepBpfLog();
 
-// `error` (positive) with the lines kept since then. PermissionDenied: capabilities; ResourceExhausted: a map
-// cannot be made; Internal: anything else.
+inline constexpr char kNoBtf[] = "no /sys/kernel/btf/vmlinux: the kernel was built without CONFIG_DEBUG_INFO_BTF";
+
+// `error` (positive) with the lines kept since then. FailedPrecondition: kNoBtf; PermissionDenied: capabilities;
+// ResourceExhausted: a map cannot be made; Internal: anything else.
 absl::Status BpfLoadError(int error);
 
 }  // namespace hedgerow::net

@@ -11,6 +11,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "net/bpf_log.h"
 #include "net/tc/clock_qdisc.h"
 #include "net/tc/clsact.h"
 #include "net/netlink/link.h"
@@ -58,7 +59,7 @@ ProbeResult ProbeBtf() {
     result.detail = kBtfPath;
   } else if (errno == ENOENT && access("/sys/kernel", F_OK) == 0) {
     result.found = Found::kNo;
-    result.detail = absl::StrCat("no ", kBtfPath, ": the kernel was built without CONFIG_DEBUG_INFO_BTF");
+    result.detail = kNoBtf;
   } else {
     result.detail = absl::ErrnoToStatus(errno, kBtfPath).ToString();
   }

@@ -68,6 +68,7 @@ ROWS = [
     Row("bpffs is private", programs=ALL, sh="mount -t bpf bpf /sys/fs/bpf"),
     Row("bpffs is read-only", sh="mount -t bpf -o ro bpf /sys/fs/bpf", programs=(PROXY,), holds=r"/sys/fs/bpf.*[Rr]ead-only file system"),
     Row("no BTF", sh="mount --bind /dev/null /sys/kernel/btf/vmlinux"),
+    Row("no BTF", sh="mount --bind /dev/null /sys/kernel/btf/vmlinux", programs=(STEER,), holds="no /sys/kernel/btf/vmlinux: the kernel was built without"),
     Row("/tmp is full", sh=full("/tmp")), Row("/tmp is read-only", sh=tmpfs("/tmp", "ro")), Row("/tmp is noexec", sh=tmpfs("/tmp", "noexec")),
     Row("/var is read-only", sh="mount --bind /var /var; mount -o remount,bind,ro /var"), Row("/var is full", programs=ALL, sh=full("/var")),
     Row("/run is noexec", sh="mount --bind /run /run; mount -o remount,bind,noexec /run"),
