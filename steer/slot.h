@@ -57,7 +57,7 @@ struct MadeSlot : Slot {
   net::UniqueFd pidfd{};
   bool unwatched = false;     // its end would not be noticed: tried again
   int64_t start_at_ns = 0;    // the next worker
-  int64_t leave_by_ns = 0;    // deadline of a former worker for reading its queue
+  int64_t leave_by_ns = 0;    // a former worker is asked to end, and has read its queue and answered by then
   int64_t terminated_ns = 0;  // of the signal by which it was asked to end
   bool restart_asked = false;
   int failures = 0;

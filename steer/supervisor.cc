@@ -274,8 +274,7 @@ void Supervisor::TickSlot(MadeSlot& slot, int64_t now) {
 void Supervisor::TickFormer(MadeSlot& slot, int64_t now) {
   if (!slot.has_worker()) return EndFormer(slot.place());
   if (slot.terminated_ns != 0) return;
-  const bool read = !slot.socket(Transport::kUdp).valid() || UdpState(slot.fd(Transport::kUdp)).queued_bytes == 0;
-  if (!read && now < slot.leave_by_ns) return;
+  if (now < slot.leave_by_ns) return;
   Terminate(slot);
   if (!slot.socket(Transport::kTcp).valid()) return;
   (void)kernel_->Remove(Transport::kTcp, slot.place());

@@ -14,7 +14,8 @@
 namespace hedgerow::steer {
 namespace {
 
-constexpr int64_t kQueue_ns = 1'000'000'000;  // time for a former worker to read its queue, before it is asked to end
+// Time for a former worker to read its queue and to answer, before it is asked to end.
+constexpr int64_t kQueue_ns = 1'000'000'000;
 
 }  // namespace
 

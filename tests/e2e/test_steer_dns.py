@@ -62,7 +62,7 @@ def test_no_question_is_lost_while_a_dns_server_is_reloaded(net, group: Group, d
     words = command_of(daemon, Daemons(net, base))
     # A folder for each start: two generations share no pid file, no journal and no control socket.
     script = (f'd=$(mktemp -d {group.folder}/start.XXXXXX) && cp -r {base}/. "$d" && sed -i "s|{base}|$d|g; s|{ADDRESS}|{HERE}|g" "$d"/*.conf && '
-              + "exec " + " ".join(words).replace(str(base), "$d"))
+              + "exec " + " ".join(words).replace(str(base), "$d") + ' >"$d"/log 2>&1')
     group.run(*BIND, "sh", "-c", script, listen=f"[{HERE}]:{PORT}", options=("--receive-buffer", "4MiB"))
     wait_until(lambda: all(asked(group, source) for source in IPV6), 20, f"{daemon} answers")
     first = group.pids()

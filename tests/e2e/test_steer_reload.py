@@ -3,6 +3,7 @@
 
 import collections
 import contextlib
+import datetime
 import itertools
 import json
 import os
@@ -180,6 +181,25 @@ def test_a_worker_that_does_not_become_ready_changes_nothing(net, group):
         group.ask("reload", "1")
         assert group.ask("show")["problems"] == [] and group.pids()[0] == pids[0] and group.pids()[1] != pids[1]
         assert {session.ask().split()[0] for session in open_ones} == {"ok"}
+
+
+def test_a_former_worker_has_a_second_to_answer_what_it_has_read(group):
+    ended = group.folder / "ended"
+    group.run(sys.executable, "-c", f"""
+import signal, sys, time
+def end(*_):
+    open({str(ended)!r}, "a").write(str(time.time()))
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+while True:
+    time.sleep(60)
+""", workers=1, options=UDP)
+    former = group.pids()[0]
+    group.ask("reload")
+    wait_until(lambda: drained([former]), 10, "its end")
+    line = next(line for line in group.log.read_text(encoding="utf-8").splitlines() if f"and worker {former} is asked to end" in line)
+    served = datetime.datetime.fromisoformat(line.split()[0].replace("Z", "+00:00")).timestamp()
+    assert float(ended.read_text(encoding="ascii")) - served > 0.5
 
 
 def test_a_session_stays_where_it_began_when_its_bucket_moves_until_the_time_is_over(net, group):
