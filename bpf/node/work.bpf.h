@@ -15,6 +15,12 @@ HR_INLINE struct hr_node *hr_the_node(void) {
   return bpf_map_lookup_elem(&node, &zero);
 }
 
+HR_INLINE struct hr_node_doorbell *hr_the_doorbell(void) {
+  __u32 zero = 0;
+
+  return bpf_map_lookup_elem(&doorbell, &zero);
+}
+
 HR_INLINE void hr_node_fill_record(struct hr_node_record *record, const struct hr_node_scratch *in, __u32 kind) {
   record->kind = kind;
   record->from = in->taken.from;
@@ -58,9 +64,12 @@ HR_INLINE enum hr_node_verdict hr_node_locked(struct hr_node *state, struct hr_n
 
 /* Heartbeats, all answers, and votes that cannot be given. */
 HR_GLOBAL int hr_node_work_plain(struct hr_node_scratch *in) {
+  struct hr_node_doorbell *word = hr_the_doorbell();
   struct hr_node *state = hr_the_node();
 
-  if (!in || !state) return HR_NODE_PASS;
+  if (!in || !state || !word) return HR_NODE_PASS;
+  in->taken.sent_index = READ_ONCE(word->sent_index);
+  in->taken.sent_round = READ_ONCE(word->sent_round);
   return hr_node_locked(state, in, in->kind, 0);
 }
 

@@ -64,10 +64,9 @@ HR_INLINE int hr_node_believe(struct hr_node_scratch *in, const struct hr_node_f
 HR_INLINE int hr_node_rings(__u32 event) {
   struct hr_node_doorbell *word;
   __u64 moved;
-  __u32 zero = 0;
 
   if (!hr_node_only_wakes(event)) return 0;
-  word = bpf_map_lookup_elem(&doorbell, &zero);
+  word = hr_the_doorbell();
   if (!word) return 0;
   moved = __sync_fetch_and_add(&word->moved, 1);
   HR_USE_RESULT(moved);

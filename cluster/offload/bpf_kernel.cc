@@ -232,6 +232,12 @@ void BpfKernel::Control(hr_node_control& request) { RunControl(skeleton_->progs.
 void BpfKernel::SetAwake(bool awake) {
   __atomic_store_n(const_cast<__u64*>(&doorbell_->awake), awake ? 1 : 0, __ATOMIC_SEQ_CST);
 }
+
+void BpfKernel::SetSent(uint64_t index, uint64_t round) {
+  doorbell_->sent_index = index;
+  doorbell_->sent_round = round;
+}
+
 uint64_t BpfKernel::Moved() { return __atomic_load_n(const_cast<__u64*>(&doorbell_->moved), __ATOMIC_SEQ_CST); }
 
 int BpfKernel::state_map() const { return bpf_map__fd(skeleton_->maps.node); }

@@ -103,6 +103,7 @@ class BpfKernel : public Kernel {
   }
   void Release(uint64_t position) override { ring_.Release(position); }
   void SetAwake(bool awake) override;
+  void SetSent(uint64_t index, uint64_t round) override;
   uint64_t Moved() override;
 
   // The member at this slot is in this incarnation now, and all its numbers up to `floor` are old.

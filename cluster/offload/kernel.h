@@ -45,6 +45,9 @@ class Kernel {
   // Control.
   virtual void SetAwake(bool awake) = 0;
   virtual uint64_t Moved() = 0;
+
+  // What this process has sent as leader: the last entry, and the last heartbeat round. An answer to more is none.
+  virtual void SetSent(uint64_t index, uint64_t round) = 0;
 };
 
 }  // namespace hedgerow::offload

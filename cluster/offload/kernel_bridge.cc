@@ -144,6 +144,7 @@ void KernelBridge::Tick(uint64_t now_ns, kv::Replica& replica) {
 }
 
 void KernelBridge::BeforeSending(uint64_t now_ns, const raft::Raft& raft) {
+  kernel_.SetSent(raft.log().last_index().value(), raft.round());
   if (open_ && !superseded_ && LeaseStateOf(raft) == opened_ && Lags(raft)) Lease(now_ns, raft);
 }
 
@@ -264,6 +265,7 @@ void KernelBridge::Open(uint64_t now_ns, const raft::Raft& raft) {
   control_.shared.term_max = term_limit_.exists() ? term_limit_.At(now_ns).value() : 0;
   control_.shared.capabilities = capabilities_;
   control_.shared.tell_suspicion = VotesOnSuspicion() && raft.role() == raft::Role::kFollower ? 1 : 0;
+  kernel_.SetSent(raft.log().last_index().value(), raft.round());
   ++statistics_.opens;
   if (!Run(HR_NODE_OPEN)) return;
   open_ = true;

@@ -47,6 +47,24 @@ TEST(Raft_Bounds, WhatIsUncommittedHasABoundInEntriesAcrossTerms) {
   EXPECT_EQ(cluster.At(1).outstanding_entries(), 10u);
 }
 
+// The highest number wins, so one that cannot be would stay the highest.
+TEST(Raft_Bounds, NumbersThatNoMemberCanHaveComeToNothing) {
+  TestCluster cluster(3);
+  cluster.Elect(1);
+  const LogIndex last = cluster.At(1).log().last_index();
+  const auto from_two = [&cluster](decltype(Message::body) body) {
+    cluster.Inject({.from = NodeId(2), .to = NodeId(1), .term = Term(1), .body = std::move(body)});
+    cluster.Deliver();
+  };
+  for (const LogIndex index : {last.Next(), LogIndex(UINT64_MAX)})
+    from_two(AppendReply{.accepted = true, .index = index, .loop_seq = 99});
+  for (const uint64_t round : {cluster.At(1).round() + 1, UINT64_MAX})
+    from_two(HeartbeatReply{.round = round, .matched = {}, .loop_seq = 98});
+  EXPECT_EQ(cluster.At(1).counters().impossible, 4u);
+  EXPECT_LT(cluster.At(1).progress()[1].round(), cluster.At(1).round() + 1);
+  EXPECT_EQ(cluster.At(1).progress()[1].match(), last);
+}
+
 TEST(Raft_Bounds, WhatOnlyTheOthersHaveWrittenHasABound) {
   Options options;
   options.uncommitted_max_entries = 10;

@@ -93,6 +93,8 @@ class Raft {
   // `last_resort` only if there is no other. Not set: none has.
   NodeId Successor(uint64_t now_ns, NodeId last_resort) const;
 
+  // A leader's last heartbeat round.
+  uint64_t round() const { return round_; }
   // It leads, has heard no majority for a timeout, and asks whether it still leads.
   bool checks_quorum() const { return quorum_check_end_ns_ != 0; }
   // A leader hands over, and refuses proposals until that is done or given up.

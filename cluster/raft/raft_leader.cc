@@ -79,10 +79,13 @@ void Raft::Handle(Context& context, const Message& message, const AppendReply& r
   if (role_ != Role::kLeader) return;
   const size_t member = MemberOf(message.from);
   if (!IsPeer(member)) return;
+  if (reply.index > log_.last_index()) {
+    ++counters_.impossible;
+    return;
+  }
   Progress& progress = progress_[member];
   detector_.PeerHeard(member, context.now_ns, reply.loop_seq);
   if (reply.accepted) {
-    if (reply.index > log_.last_index()) return;  // no follower can hold what was never sent
     if (Acknowledged(context, member, reply.index)) MaybeCommit(context);
     MaybeTransfer(context, member);
   } else {
@@ -173,7 +176,11 @@ void Raft::StartHeartbeatRound(Context& context) {
 
 void Raft::Handle(Context& context, const Message& message, const HeartbeatReply& reply) {
   const size_t member = MemberOf(message.from);
-  if (role_ != Role::kLeader || reply.round > round_ || !IsPeer(member)) return;
+  if (role_ != Role::kLeader || !IsPeer(member)) return;
+  if (reply.round > round_) {
+    ++counters_.impossible;
+    return;
+  }
   Progress& progress = progress_[member];
   detector_.PeerHeard(member, context.now_ns, reply.loop_seq);
   progress.ConfirmRound(reply.round);

@@ -35,12 +35,14 @@ HR_STATIC_ASSERT(sizeof(struct hr_node_peer) == 40, "hr_node_peer");
 
 /*
  * Between the kernel programs and a leader's process: what the process would be woken for it sees by itself while it is
- * awake (bpf/node/raft/take.h, hr_node_only_wakes). Each word has a cache line of its own. Not pinned: a new process
+ * awake (bpf/node/raft/take.h, hr_node_only_wakes). Each side has a cache line of its own. Not pinned: a new process
  * begins with a new one.
  */
 struct hr_node_doorbell {
-  __u64 awake; /* the process's: it will look at `moved` before it sleeps */
-  __u64 unused[7];
+  __u64 awake;      /* the process's: it will look at `moved` before it sleeps */
+  __u64 sent_index; /* the process's: as leader it has sent entries up to this one ... */
+  __u64 sent_round; /* ... and heartbeats up to this round. No follower can have answered more. */
+  __u64 unused[5];
   __u64 moved; /* the programs': grows whenever something moved that the process should look at */
   __u64 unused_too[7];
 };

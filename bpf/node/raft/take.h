@@ -23,6 +23,8 @@ enum hr_node_verdict {
 struct hr_node_taken {
   __u64 term; /* the sender's, of the header */
   __u64 now_ns;
+  __u64 sent_index; /* what this node has sent as leader (hr_node_doorbell) */
+  __u64 sent_round;
   __u32 from;  /* node id */
   __u32 slot;  /* of the sender, as the map of members had it */
   __u32 event; /* out: enum hr_node_event */
@@ -243,7 +245,8 @@ HR_INLINE void hr_node_contact(struct hr_node_member *member, __u64 loop_seq, __
 
 /*
  * Raft section 5.3. Counts; it does not commit: that is the process's, with what its own disk holds. The leader counts
- * here as having everything, so that the process is woken no later than it can commit (R6).
+ * here as having everything, so that the process is woken no later than it can commit (R6). An index that was never
+ * sent would stay the highest for good, and so would a round.
  */
 HR_INLINE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_shared *shared, struct hr_node_taken *taken,
                                                          const struct hr_peer_append_reply *reply) {
@@ -254,6 +257,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_append_reply(struct hr_node_shared *
   if (!hr_node_can(shared, HR_NODE_CAN_COUNT, taken)) return HR_NODE_PASS;
   member = hr_node_led(shared, taken);
   if (!member) return HR_NODE_PASS;
+  if (reply->index > taken->sent_index) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_MALFORMED);
   hr_node_contact(member, reply->loop_seq, taken->now_ns);
   if (!reply->accepted) return hr_node_pass(taken, HR_NODE_EVENT_WOKEN_FOR_ACK);
   if (reply->index > member->match) member->match = reply->index;
@@ -278,6 +282,7 @@ HR_INLINE enum hr_node_verdict hr_node_take_heartbeat_reply(struct hr_node_share
   if (!hr_node_can(shared, HR_NODE_CAN_HEARTBEAT, taken)) return HR_NODE_PASS;
   member = hr_node_led(shared, taken);
   if (!member) return HR_NODE_PASS;
+  if (reply->round > taken->sent_round) return hr_node_pass(taken, HR_NODE_EVENT_PASSED_MALFORMED);
   if (reply->round > member->round) {
     member->round = reply->round;
     member->replied_ns = taken->now_ns;

@@ -111,6 +111,22 @@ TEST_P(NodeCountTest, ALeaderIsWokenByTheAcknowledgementThatMovesTheQuorum) {
   EXPECT_NE(shared.members[SlotOf(2)].contact_ns, 0u);
 }
 
+// It would be the highest for good, and no later commit or round would wake the leader.
+TEST_P(NodeCountTest, WhatWasNeverSentCannotBeAnswered) {
+  Lead();
+  for (const uint64_t index : {kSentIndex + 1, uint64_t{1} << 63, UINT64_MAX})
+    ExpectPassed(Ack(2, index), HR_NODE_EVENT_PASSED_MALFORMED);
+  for (const uint64_t round : {kSentRound + 1, UINT64_MAX})
+    ExpectPassed(Beat(2, round), HR_NODE_EVENT_PASSED_MALFORMED);
+  Ack(3, kSentIndex);
+  ExpectOne(Ack(2, kSentIndex), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
+  Beat(3, kSentRound);
+  ExpectOne(Beat(2, kSentRound), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ROUND);
+  kernel().SetSent(kSentIndex + 1, kSentRound);
+  Ack(3, kSentIndex + 1);
+  ExpectOne(Ack(2, kSentIndex + 1), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_COMMIT);
+}
+
 TEST_P(NodeCountTest, ARefusalAndAFullWindowWakeTheLeader) {
   Lead();
   ExpectOne(Ack(2, 5, 1, 0), XDP_PASS, HR_NODE_EVENT_WOKEN_FOR_ACK);

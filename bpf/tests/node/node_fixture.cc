@@ -126,6 +126,7 @@ void NodeTest::Reset() {
   node_->TakeAll();
   kernel().Release(kernel().ProducerPosition());
   kernel().SetAwake(false);
+  kernel().SetSent(kSentIndex, kSentRound);
   number_ = 0;
 }
 

@@ -198,6 +198,8 @@ class NodeFuzzTest : public ::testing::TestWithParam<bool> {
     hr_peer_header header = PeerHead(kind, made.from, number);
     made.state.windows[SlotOf(made.from)] = RandomWindow(draw, made.from, number);
     made.frame = RandomFrame(draw, header, GetParam());
+    made.state.sent_index = draw.Near(21);
+    made.state.sent_round = draw.Near(8);
     return made;
   }
 
@@ -281,6 +283,7 @@ std::string NodeFuzzTest::RunCase(uint64_t seed, const Distort &distort) {
   last_from_ = made.from;
   node_->SetShared(made.state.shared);
   node_->SetNumbers(made.state.packet_number);
+  node_->kernel().SetSent(made.state.sent_index, made.state.sent_round);
   const LoadedNode::Result result = node_->Xdp(made.frame);
   const uint64_t end_ns = MonotonicNs();
   const NodeState before = distort ? made.state : NodeState{};

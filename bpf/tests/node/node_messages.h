@@ -24,6 +24,7 @@ inline constexpr uint16_t kPeerPort = 4802;
 inline constexpr uint32_t kEpoch = 3;
 inline constexpr uint64_t kTerm = 5;
 inline constexpr uint64_t kLastIndex = 10;
+inline constexpr uint64_t kSentIndex = 100, kSentRound = 10;  // as leader
 inline constexpr uint64_t kOwnIncarnation = 0x1111;
 
 inline uint32_t SlotOf(uint32_t node) { return node - 1; }

@@ -198,6 +198,8 @@ ModelResult RunModel(NodeState &state, const Bytes &frame, uint64_t now_ns) {
   hr_node_taken taken{};
   taken.term = datagram.header.term;
   taken.now_ns = now_ns;
+  taken.sent_index = state.sent_index;
+  taken.sent_round = state.sent_round;
   taken.from = datagram.header.from;
   taken.slot = *result.taken_from;
   union hr_node_reply reply;

@@ -22,6 +22,8 @@ struct NodeState {
   hr_node_shared shared{};
   std::array<hr_node_window, HR_NODE_MEMBERS> windows{};
   uint64_t packet_number = 0;
+  uint64_t sent_index = 0;
+  uint64_t sent_round = 0;
 };
 
 struct ModelRecord {

@@ -109,6 +109,8 @@ void NativeKernel::Decide(Run& run) {
   const uint32_t kind = PutBody(message, append_flags_ ? append_flags_() : 0, body);
   hr_node_taken taken{.term = message.term.value(),
                       .now_ns = run.done.arrived_ns,
+                      .sent_index = sent_index_,
+                      .sent_round = sent_round_,
                       .from = static_cast<__u32>(message.from.value()),
                       .slot = static_cast<__u32>(run.slot),
                       .event = HR_NODE_EVENT_PASSED_KIND};

@@ -68,6 +68,10 @@ class NativeKernel : public Kernel {
   uint64_t Take(uint64_t until, bool wait, std::vector<RingRecord>& records) override;
   void Release(uint64_t position) override;
   void SetAwake(bool awake) override;
+  void SetSent(uint64_t index, uint64_t round) override {
+    sent_index_ = index;
+    sent_round_ = round;
+  }
   uint64_t Moved() override;
 
   // For DecodeAppend.
@@ -115,6 +119,8 @@ class NativeKernel : public Kernel {
   uint64_t released_ = 0;
   uint64_t taken_ = 0;
   bool awake_ = false;
+  uint64_t sent_index_ = 0;
+  uint64_t sent_round_ = 0;
   uint64_t moved_ = 0;
   std::map<uint64_t, Run> runs_;
   uint64_t next_run_ = 1;
