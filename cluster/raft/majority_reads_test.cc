@@ -244,6 +244,61 @@ TEST_F(MajorityReads, ReadsThatWaitForTheNextQuestionAreAskedForWhenThoseOfTheLa
   EXPECT_THAT(reads_->ready, ElementsAre(2));
 }
 
+TEST_F(MajorityReads, ALeaderIsGivenTwiceTheTimeThatItTakesOtherwise) {
+  Start(3);
+  const auto wait_ns = [this] {
+    const uint64_t began_ns = cluster_->now_ns();
+    AskAll(3);
+    cluster_->Deliver();
+    return cluster_->now_ns() - began_ns;
+  };
+  const auto answered_after = [this](uint64_t delay_ns) {
+    cluster_->Read(3);
+    cluster_->Wait(delay_ns);
+    cluster_->Deliver();
+  };
+  constexpr uint64_t kFar_ns = 3'000'000;
+  for (int i = 0; i < 100; ++i) answered_after(kFar_ns);
+  EXPECT_NEAR(static_cast<double>(wait_ns()), 2 * kFar_ns, kFar_ns / 10);
+  for (int i = 0; i < 100; ++i) answered_after(50'000);
+  answered_after(400'000'000);
+  EXPECT_EQ(wait_ns(), Options().read_leader_ns) << "one stall teaches nothing";
+}
+
+// The leader has "b", as node 3 has, and no majority.
+TEST_F(MajorityReads, TheLeadersLateAnswerEndsTheWaitForATail) {
+  Start(3);
+  cluster_->Propose(1, "b");
+  cluster_->DeliverOnce(1, 3);
+  cluster_->DropAll();
+  const uint64_t first = AskAll(3);
+  const ReadId first_question = std::get<ReadIndexRequest>(QuestionOf(3).body).id;
+  const auto majority_answers = [this](uint64_t tag) {
+    cluster_->Exchange(3, 2);
+    ASSERT_EQ(reads_->tail.back().tag, tag);
+    cluster_->Step(3, Read{.tag = tag, .deadline_ns = UINT64_MAX, .up_to = reads_->tail.back().up_to});
+    cluster_->DropAll();
+  };
+  majority_answers(first);
+  const uint64_t second = cluster_->Read(3);
+  const Message second_question = QuestionOf(3);
+  majority_answers(second);
+  EXPECT_THAT(reads_->ready, IsEmpty());
+  const auto leader_answers = [&](ReadId id) {
+    cluster_->Inject({.from = NodeId(1),
+                      .to = NodeId(3),
+                      .term = Term(1),
+                      .config_epoch = second_question.config_epoch,
+                      .body = ReadIndexReply{.id = id, .index = LogIndex(2)}});
+    cluster_->Deliver();
+  };
+  leader_answers(first_question);
+  EXPECT_THAT(reads_->ready, ElementsAre(first)) << "the other read came after that question";
+  leader_answers(std::get<ReadIndexRequest>(second_question.body).id);
+  EXPECT_THAT(reads_->ready, ElementsAre(first, second));
+  EXPECT_EQ(cluster_->At(3).commit(), LogIndex(2));
+}
+
 TEST(LeaderReads, OnlyTheLastQuestionOfEachFollowerWaits) {
   LeaderReads reads;
   for (const uint64_t number : {1, 2, 3}) {

@@ -47,8 +47,8 @@ struct Options {
   size_t reorder_buffer_max_appends = 64;
   uint32_t hole_refusals_max = 8;
   size_t reads_max = 4096;
-  // Once no leader has answered for a read within this, all members are asked, and a majority will do, until a leader
-  // answers again. One that runs does so in a tenth of it.
+  // Once no leader has answered for a read within this, or within twice the time that it takes otherwise, all members
+  // are asked, and a majority will do, until a leader answers again. One at the same site does so in a tenth of it.
   uint64_t read_leader_ns = 1'000'000;
 
   // What stays in the log before the last snapshot, for followers that are a little behind; both bounds hold.

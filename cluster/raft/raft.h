@@ -121,6 +121,9 @@ class Raft {
   const Counters& counters() const { return counters_; }
   size_t reordered_appends() const { return reorder_buffer_.size(); }
 
+  // Of all clients; more than reads_max are refused.
+  size_t waiting_reads() const { return led_reads_.size() + asked_reads_.size() + unapplied_reads_.size(); }
+
   // For the kernel bridge, which keeps the kernel part in step (cluster/offload/kernel_bridge).
   LogIndex matched() const { return matched_; }
   uint64_t election_deadline_ns() const { return election_deadline_ns_; }
@@ -274,10 +277,10 @@ class Raft {
   uint64_t AskAgain_ns() const;
   void LeaderChangedForReads(Context& context);
   bool HasApplied(const EntryId& up_to) const;
-  void AnswerWhenApplied(Context& context, LocalRead read, const EntryId& up_to);
+  void AnswerWhenApplied(Context& context, UnappliedRead read);
   void ReleaseReads(Context& context);
   void ExpireReads(Context& context);
-  size_t ReadCount() const;
+  uint64_t LeaderWait_ns() const;
 
   Options options_;
   uint64_t steps_ = 0;
@@ -353,7 +356,7 @@ class Raft {
   // Reads.
   LeaderReads led_reads_;
   FollowerReads asked_reads_;
-  std::deque<std::pair<EntryId, LocalRead>> unapplied_reads_;
+  std::deque<UnappliedRead> unapplied_reads_;
 
   Counters counters_;
 };

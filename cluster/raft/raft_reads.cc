@@ -7,16 +7,14 @@
 
 namespace hedgerow::raft {
 
-size_t Raft::ReadCount() const { return led_reads_.size() + asked_reads_.size() + unapplied_reads_.size(); }
-
 void Raft::On(Context& context, const Read& read) {
-  if (ReadCount() >= options_.reads_max) {
+  if (waiting_reads() >= options_.reads_max) {
     context.out.refused_reads.push_back({read.tag, RefusalReason::kOverloaded});
     return;
   }
   const LocalRead local{.tag = read.tag, .deadline_ns = read.deadline_ns};
   if (read.up_to.has_value()) {
-    AnswerWhenApplied(context, local, *read.up_to);
+    AnswerWhenApplied(context, {.up_to = *read.up_to, .local = local, .question = asked_reads_.id().number});
   } else if (role_ == Role::kLeader) {
     led_reads_.Add({.origin = {}, .local = local, .id = {}});
     LeadReads(context);
@@ -51,7 +49,13 @@ void Raft::AskAgain(Context& context) {
 
 uint64_t Raft::AskAgain_ns() const {
   if (!asked_reads_.asking()) return UINT64_MAX;
-  return asked_reads_.asked_ns() + (asked_reads_.asks_all() ? 2 * HeartbeatInterval_ns() : options_.read_leader_ns);
+  return asked_reads_.asked_ns() + (asked_reads_.asks_all() ? 2 * HeartbeatInterval_ns() : LeaderWait_ns());
+}
+
+// A leader at another site answers later than one at the next port.
+uint64_t Raft::LeaderWait_ns() const {
+  return std::clamp(2 * asked_reads_.leader_took_ns(), options_.read_leader_ns,
+                    std::max(options_.read_leader_ns, 2 * HeartbeatInterval_ns()));
 }
 
 void Raft::Handle(Context& context, const Message& message, const ReadIndexRequest& request) {
@@ -59,7 +63,7 @@ void Raft::Handle(Context& context, const Message& message, const ReadIndexReque
     Send(context, message.from, LastEntry{.id = request.id, .last = log_.last()});
     return;
   }
-  if (ReadCount() >= options_.reads_max) return;  // it asks again
+  if (waiting_reads() >= options_.reads_max) return;  // it asks again
   led_reads_.Add({.origin = message.from, .local = {}, .id = request.id});
   LeadReads(context);
 }
@@ -78,7 +82,7 @@ void Raft::ConfirmReads(Context& context) {
     if (read.origin.IsSet()) {
       Send(context, read.origin, ReadIndexReply{.id = read.id, .index = read.index});
     } else {
-      AnswerWhenApplied(context, read.local, {.index = read.index, .term = term_});
+      AnswerWhenApplied(context, {.up_to = {.index = read.index, .term = term_}, .local = read.local});
     }
   }
   LeadReads(context);
@@ -87,10 +91,18 @@ void Raft::ConfirmReads(Context& context) {
 // AdoptTerm has made sure that the term is ours; the question was to this leader, or it is forgotten.
 void Raft::Handle(Context& context, const Message& message, const ReadIndexReply& reply) {
   if (role_ != Role::kFollower || message.from != leader_) return;
+  asked_reads_.LeaderAnswered(reply.id, context.now_ns, 2 * LeaderWait_ns());
   asked_reads_.SetAsksAll(false);
+  const EntryId up_to{.index = reply.index, .term = term_};
   for (const LocalRead& read : asked_reads_.TakeAnswered(reply.id)) {
-    AnswerWhenApplied(context, read, {.index = reply.index, .term = term_});
+    AnswerWhenApplied(context, {.up_to = up_to, .local = read});
   }
+  // Also what a majority has confirmed meanwhile: it waits for entries that may never be committed.
+  for (UnappliedRead& waiting : unapplied_reads_) {
+    const bool newer = reply.id.incarnation == asked_reads_.id().incarnation && reply.id.number >= waiting.question;
+    if (newer && reply.index < waiting.up_to.index) waiting.up_to = up_to;
+  }
+  ReleaseReads(context);
   // The leader has committed this much; what we know to be equal to its log need not wait for a heartbeat.
   AdvanceCommit(context, std::min(reply.index, matched_));
   if (!asked_reads_.asking()) AskForReads(context);
@@ -114,7 +126,7 @@ void Raft::Handle(Context& context, const Message& message, const LastEntry& ans
     if (up_to == log_.last() && !HasApplied(up_to)) {
       context.out.tail_reads.push_back({.tag = read.tag, .deadline_ns = read.deadline_ns, .up_to = up_to});
     } else {
-      AnswerWhenApplied(context, read, up_to);
+      AnswerWhenApplied(context, {.up_to = up_to, .local = read, .question = answer.id.number});
     }
   }
   if (!asked_reads_.asking()) AskForReads(context);
@@ -136,18 +148,18 @@ bool Raft::HasApplied(const EntryId& up_to) const {
   return applied_ >= up_to.index || log_.TermAt(applied_) > up_to.term;
 }
 
-void Raft::AnswerWhenApplied(Context& context, LocalRead read, const EntryId& up_to) {
-  if (HasApplied(up_to)) {
-    context.out.reads_ready.push_back({.tag = read.tag, .index = up_to.index});
+void Raft::AnswerWhenApplied(Context& context, UnappliedRead read) {
+  if (HasApplied(read.up_to)) {
+    context.out.reads_ready.push_back({.tag = read.local.tag, .index = read.up_to.index});
   } else {
-    unapplied_reads_.emplace_back(up_to, read);
+    unapplied_reads_.push_back(read);
   }
 }
 
 void Raft::ReleaseReads(Context& context) {
-  std::erase_if(unapplied_reads_, [this, &context](const auto& waiting) {
-    if (!HasApplied(waiting.first)) return false;
-    context.out.reads_ready.push_back({.tag = waiting.second.tag, .index = waiting.first.index});
+  std::erase_if(unapplied_reads_, [this, &context](const UnappliedRead& waiting) {
+    if (!HasApplied(waiting.up_to)) return false;
+    context.out.reads_ready.push_back({.tag = waiting.local.tag, .index = waiting.up_to.index});
     return true;
   });
 }
@@ -156,9 +168,9 @@ void Raft::ExpireReads(Context& context) {
   for (const LocalRead& read : asked_reads_.TakeExpired(context.now_ns)) {
     context.out.refused_reads.push_back({read.tag, RefusalReason::kExpired});
   }
-  std::erase_if(unapplied_reads_, [&context](const auto& waiting) {
-    if (waiting.second.deadline_ns > context.now_ns) return false;
-    context.out.refused_reads.push_back({waiting.second.tag, RefusalReason::kExpired});
+  std::erase_if(unapplied_reads_, [&context](const UnappliedRead& waiting) {
+    if (waiting.local.deadline_ns > context.now_ns) return false;
+    context.out.refused_reads.push_back({waiting.local.tag, RefusalReason::kExpired});
     return true;
   });
   // No answer would put the next question where the reads of the last one are gone.

@@ -59,8 +59,21 @@ void FollowerReads::Ask(uint64_t now_ns) {
   asked_.insert(asked_.end(), waiting_.begin(), waiting_.end());
   waiting_.clear();
   asked_ns_ = now_ns;
+  if (timed_ == 0) {
+    timed_ = number_;
+    timed_ns_ = now_ns;
+  }
   heard_ = 0;
   furthest_ = {};
+}
+
+// As RFC 6298 smooths round trips. `most_ns` counts of a longer time, so that a stall teaches little.
+void FollowerReads::LeaderAnswered(ReadId id, uint64_t now_ns, uint64_t most_ns) {
+  if (timed_ == 0 || id.incarnation != incarnation_ || id.number < timed_) return;
+  if (id.number == timed_) {
+    leader_took_ns_ = (7 * leader_took_ns_ + std::min(now_ns - std::min(now_ns, timed_ns_), most_ns)) / 8;
+  }
+  timed_ = 0;
 }
 
 void FollowerReads::Heard(ReadId id, size_t member, const EntryId& last) {
@@ -70,6 +83,7 @@ void FollowerReads::Heard(ReadId id, size_t member, const EntryId& last) {
 }
 
 void FollowerReads::Forget() {
+  timed_ = 0;
   waiting_.insert(waiting_.begin(), asked_.begin(), asked_.end());
   asked_.clear();
 }

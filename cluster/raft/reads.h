@@ -28,6 +28,14 @@ inline const EntryId& Further(const EntryId& one, const EntryId& other) {
   return std::tie(one.term, one.index) < std::tie(other.term, other.index) ? other : one;
 }
 
+// What a read of a majority or a leader waits for.
+struct UnappliedRead {
+  EntryId up_to{};
+  LocalRead local{};
+  // The leader's answers to this question and later ones are newer than the read. UINT64_MAX: none is known to be.
+  uint64_t question = UINT64_MAX;
+};
+
 // Moves every read past its deadline from `reads` to the end of `expired`.
 void MoveExpired(std::deque<LocalRead>& reads, uint64_t now_ns, std::vector<LocalRead>& expired);
 
@@ -74,6 +82,10 @@ class FollowerReads {
   void Ask(uint64_t now_ns);
   // The last question's.
   ReadId id() const { return {.incarnation = incarnation_, .number = number_}; }
+  // The leader has answered this question or, by a later one's number, will not any more.
+  void LeaderAnswered(ReadId id, uint64_t now_ns, uint64_t most_ns);
+  // How long it takes to, smoothed over eight answers.
+  uint64_t leader_took_ns() const { return leader_took_ns_; }
   // Questions go to all members, until the leader answers one.
   bool asks_all() const { return asks_all_; }
   void SetAsksAll(bool asks_all) { asks_all_ = asks_all; }
@@ -94,6 +106,9 @@ class FollowerReads {
   uint64_t number_ = 0;
   uint64_t asked_ns_ = 0;
   bool asks_all_ = false;
+  uint64_t timed_ = 0;  // the number of the question whose answer is timed; 0: none
+  uint64_t timed_ns_ = 0;
+  uint64_t leader_took_ns_ = 0;
   uint32_t heard_ = 0;
   EntryId furthest_;
   std::deque<LocalRead> waiting_;
