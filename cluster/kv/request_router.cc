@@ -10,21 +10,11 @@ namespace {
 const Result kTooMuch{.code = ResultCode::kOverloaded, .session = 0, .values = {}};
 
 Answer NotLeader(const Request& request, raft::NodeId hint) {
-  return {.reply_to = request.reply_to,
-          .kind = Answer::Kind::kNotLeader,
-          .result = {},
-          .value = {},
-          .leader_hint = hint,
-          .items = {}};
+  return {.reply_to = request.reply_to, .kind = Answer::Kind::kNotLeader, .leader_hint = hint};
 }
 
 Answer ResultAnswer(const Request& request, Result result) {
-  return {.reply_to = request.reply_to,
-          .kind = Answer::Kind::kResult,
-          .result = std::move(result),
-          .value = {},
-          .leader_hint = {},
-          .items = {}};
+  return {.reply_to = request.reply_to, .kind = Answer::Kind::kResult, .result = std::move(result)};
 }
 
 // What it takes while it waits. The rest of it, and what it costs in the maps, is about so much.
@@ -89,8 +79,8 @@ void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request reques
   if (waiting.request.is_read()) {
     waiting.placed = true;
     EndAt(tag,
-          leader_.IsSet() ? end_ns : waiting.hold_until_ns);  // without a leader it is told so, as a write would be
-    actions.push_back(StartRead{.tag = tag, .deadline_ns = end_ns});
+          leader_.IsSet() ? end_ns : waiting.hold_until_ns);  // without a leader its client hears so, as of a write
+    actions.push_back(StartRead{.tag = tag, .deadline_ns = waiting.end_ns});
     return;
   }
   by_key_[waiting.request.command.key].insert(tag);

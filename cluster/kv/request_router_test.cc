@@ -572,6 +572,8 @@ TEST_F(RequestRouterTest, AReadWithoutALeaderIsRefusedAndNotForgotten) {
   for (Request& read : std::array{items, key}) {
     read.timeout_ns = 2000 * kMillisecond;
     router_.Receive(0, 0, read, actions_);
+    ASSERT_NE(Only<StartRead>(), nullptr);
+    EXPECT_EQ(Only<StartRead>()->deadline_ns, 1000 * kMillisecond) << "it takes no place after that";
     Take();
     router_.Tick(999 * kMillisecond, actions_);
     EXPECT_TRUE(actions_.empty());

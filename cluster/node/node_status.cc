@@ -218,6 +218,7 @@ NodeStatus Node::StatusNow() {
             {{"bytes", sources_->counters().bytes_over},
              {"opens", sources_->counters().opens_over},
              {"window", sources_->counters().window_over},
+             {"reads", sources_->counters().reads_over},
              {"table_full", sources_->counters().table_full}});
   if (memcached_ != nullptr) AddMemcached(status, *memcached_, replica_.state().memcached(), now_ns_);
   AddReasons<wire::DropReason>(status, "peer_dropped", peers_.counters().drops, 1);

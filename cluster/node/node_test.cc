@@ -142,6 +142,33 @@ TEST_P(FullWindowTest, ASourceThatHasHadItsPartIsRefusedWhatIsNewAlone) {
   EXPECT_EQ(Get(leader, 1), std::to_string(kMost / 2 + 1));
 }
 
+// They wait for a majority, as those of one key do whose entry is not committed yet.
+TEST_P(NodeTest, AClientWhoseReadsFillANodeLeavesOthersTheirs) {
+  WaitForLeader();
+  for (const uint64_t gone : {2, 3}) Stop(gone);
+  ASSERT_TRUE(Eventually([&] { return !StatusOf(1).leader.IsSet(); }));
+  const auto ask = [this](UdpSocket& socket, uint64_t seq) {
+    wire::HkvRequest request{.kind = wire::HkvKind::kGet, .client_id = 5, .seq = seq, .key = "n"};
+    request.timeout_us = 60'000'000;
+    socket.Send(members_[0].serve, wire::Encode(request));
+    socket.Flush();
+  };
+  const std::unique_ptr<UdpSocket> flood = AnySocket();
+  uint64_t sent = 0;
+  ASSERT_TRUE(Eventually([&] {
+    for (int i = 0; i < 1024; ++i) ask(*flood, ++sent);
+    return Counter(1, "sources_limited", "reads") > 0;
+  }));
+  EXPECT_LT(StatusOf(1).waiting, raft::Options().reads_max) << "there is room";
+  const std::unique_ptr<UdpSocket> other = UdpSocket::Bind(FreeAddress(), 1 << 20, 2048).value();
+  ask(*other, 1);
+  pollfd ready{.fd = other->fd(), .events = POLLIN, .revents = 0};
+  ASSERT_EQ(poll(&ready, 1, 30'000), 1);
+  const std::vector<Datagram>& received = other->Receive(Now_ns());
+  ASSERT_EQ(received.size(), 1u);
+  EXPECT_EQ(wire::ParseHkvAnswer(received[0].bytes)->status, wire::HkvStatus::kNotLeader) << "it has waited";
+}
+
 TEST_P(NodeTest, WhatWasAnsweredIsThereAfterTheLeaderIsGone) {
   uint64_t leader = WaitForLeader();
   const uint64_t session = Open(leader);

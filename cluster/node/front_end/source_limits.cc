@@ -74,6 +74,13 @@ bool SourceLimits::MayTakePlaceInWindow(const Datagram& datagram, uint64_t clien
   return false;
 }
 
+bool SourceLimits::MayRead(const NetAddress& from, uint64_t client) {
+  if (read_cost_ns_ == 0 || TakeOfBoth(Kind::kReadsOfAddress, Kind::kReadsOfPrefix, from, client, read_cost_ns_))
+    return true;
+  ++counters_.reads_over;
+  return false;
+}
+
 // The address first: one that floods takes nothing of its prefix's.
 bool SourceLimits::TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t client, uint64_t cost_ns) {
   Source one = Of(address, from);

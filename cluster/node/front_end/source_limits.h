@@ -34,19 +34,21 @@ class SourceLimits {
     uint64_t bytes_over = 0;   // answers that passed a prefix's rate: dropped in silence
     uint64_t opens_over = 0;   // OPENs that passed an address's or its prefix's: the same
     uint64_t window_over = 0;  // writes without a session that passed an address's or its prefix's part of the window
+    uint64_t reads_over = 0;   // reads that passed an address's or its prefix's part of those that may wait
     uint64_t table_full = 0;   // decisions on a source that had no place of its own, and shared one with others
   };
 
   explicit SourceLimits(SourcesConfig config) : config_(std::move(config)) {}
 
   void TurnBegins(uint64_t now_ns) { now_ns_ = now_ns; }
-  // Of the writes without a session that the cluster remembers: the first half is there for all alike. In the second
-  // each member lets an address have a sixteenth of its part, so that one client that fills the window leaves others
-  // theirs.
+  // Of the writes without a session that the cluster remembers, and of the reads that wait here: the first half is
+  // there for all alike. In the second each member lets an address have a sixteenth of its part, so that one client
+  // that fills it leaves others theirs.
   void FollowWindow(size_t known, const kv::WindowLimits& window, size_t members) {
-    window_cost_ns_ = 2 * known < window.requests_max
-                          ? 0
-                          : window.window_ns / std::max<uint64_t>(1, window.requests_max / (32 * members));
+    window_cost_ns_ = CostOfPlace_ns(known, window.requests_max / members, window.window_ns, window.requests_max);
+  }
+  void FollowReads(size_t waiting, size_t reads_max) {
+    read_cost_ns_ = CostOfPlace_ns(waiting, reads_max, kReadWaits_ns, reads_max);
   }
 
   // Loopback, this host itself, and the networks of `sources.trusted`.
@@ -59,6 +61,7 @@ class SourceLimits {
   // address. 0: none has.
   bool MayOpen(const Datagram& datagram, uint64_t client);
   bool MayTakePlaceInWindow(const Datagram& datagram, uint64_t client);
+  bool MayRead(const NetAddress& from, uint64_t client);
 
   const Counters& counters() const { return counters_; }
 
@@ -68,8 +71,10 @@ class SourceLimits {
     kBytesOfPrefix,
     kOpensOfPrefix,
     kWritesOfPrefix,
+    kReadsOfPrefix,
     kOpensOfAddress,
     kWritesOfAddress,
+    kReadsOfAddress,
     kRest
   };
   struct Source {
@@ -88,6 +93,12 @@ class SourceLimits {
     }
   };
 
+  // A read that waits longer is not counted any more.
+  static constexpr uint64_t kReadWaits_ns = 1'000'000'000;
+
+  static uint64_t CostOfPlace_ns(size_t taken, size_t part, uint64_t held_ns, size_t max) {
+    return 2 * taken < max ? 0 : held_ns / std::max<uint64_t>(1, part / 32);
+  }
   bool TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t client, uint64_t cost_ns);
   static Source Of(Kind kind, const NetAddress& address);
   bool Take(const Source& source, uint64_t cost_ns, uint64_t burst_ns);
@@ -96,6 +107,7 @@ class SourceLimits {
   SourcesConfig config_;
   uint64_t now_ns_ = 0;
   uint64_t window_cost_ns_ = 0;  // 0: there is room for all
+  uint64_t read_cost_ns_ = 0;
   // The virtual scheduling algorithm (ITU-T I.371): until when what came from the source is paid for.
   std::unordered_map<Source, uint64_t, Hash> paid_until_ns_;
   std::deque<Source> order_;  // each of them once

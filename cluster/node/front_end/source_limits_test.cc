@@ -128,6 +128,23 @@ TEST_F(SourceLimitsTest, OneClientWithoutASessionLeavesOthersTheSecondHalfOfTheW
   EXPECT_EQ(writes_of("10.0.0.1:5000", 1, 8), 1);
 }
 
+TEST_F(SourceLimitsTest, OneClientWhoseReadsWaitLeavesOthersTheSecondHalf) {
+  const auto reads_of = [&](const char* address, int count, uint64_t client = 0) {
+    int taken = 0;
+    for (int i = 0; i < count; ++i) taken += limits_.MayRead(NetAddress::Parse(address).value(), client);
+    return taken;
+  };
+  At(kSecond_ns);
+  limits_.FollowReads(2'047, 4'096);
+  EXPECT_EQ(reads_of("10.0.0.1:5000", 10'000), 10'000) << "there is room for all";
+  limits_.FollowReads(2'048, 4'096);
+  EXPECT_NEAR(reads_of("10.0.0.1:5000", 10'000), 1'024, 3) << "half of what is left";
+  EXPECT_EQ(limits_.counters().window_over, 0u);
+  EXPECT_GT(limits_.counters().reads_over, 8'000u);
+  EXPECT_EQ(reads_of("10.0.0.2:5000", 100), 100);
+  EXPECT_EQ(reads_of("10.0.0.1:5000", 100, 7), 100) << "a named client has its own part";
+}
+
 TEST_F(SourceLimitsTest, AFullTableSharesOnePlaceAmongThoseThatHaveNone) {
   At(kSecond_ns);
   for (uint32_t i = 0; i < 2 * kSourcesMax; ++i) limits_.MayOpen(From(Address(0x0b000000 + 256 * i)), 0);
