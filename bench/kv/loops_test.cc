@@ -2,10 +2,10 @@
 //
 // The loop with both kinds of callers, against stores of a few lines on the loopback: no client asks again before it
 // has its answer, and what is counted is what was served. Bounds are wide: these tests must hold on a busy machine.
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <string>
-#include <thread>
 
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -122,21 +122,18 @@ TEST(HkvClosedLoop, WhatIsCountedIsWhatWasServed) {
 
 // A stall in the last moments, which ends after the measured part does.
 TEST(HkvClosedLoop, WhatIsUnderWayAtTheEndCountsAsWhatBecomesOfIt) {
-  std::atomic<bool> stalls = false;
+  // From the first request on, however late the loop begins.
+  absl::Time begins = absl::InfiniteFuture();
+  const ClosedLoopOptions times = Options("", KvOperation::kGet);
   const auto server =
-      client::FakeServer::Start(std::make_shared<client::FakeStore>(), [&stalls](const wire::HkvRequest& request) {
+      client::FakeServer::Start(std::make_shared<client::FakeStore>(), [&](const wire::HkvRequest& request) {
+        begins = std::min(begins, absl::Now() + times.warm_up + times.measured / 2);
         client::FakeServer::Treatment treatment;
-        treatment.lost = request.kind != wire::HkvKind::kOpen && stalls;
+        treatment.lost = request.kind != wire::HkvKind::kOpen && absl::Now() > begins;
         return treatment;
       });
   ASSERT_TRUE(server.ok()) << server.status();
-  ClosedLoopOptions options = Options((*server)->address(), KvOperation::kGet);
-  std::thread last_moment([&] {
-    absl::SleepFor(options.warm_up + options.measured / 2);
-    stalls = true;
-  });
-  const auto report = RunClosedLoop(options, Ignore);
-  last_moment.join();
+  const auto report = RunClosedLoop(Options((*server)->address(), KvOperation::kGet), Ignore);
   ASSERT_TRUE(report.ok()) << report.status();
   EXPECT_GT(report->answered, 0u);
   EXPECT_EQ(report->lost, 3u) << "one for each client: their time-out is longer than what was left";

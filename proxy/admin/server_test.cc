@@ -300,7 +300,7 @@ TEST_F(AdminTest, ATraceIsStreamedUntilItsClientHasEnough) {
   while (trace.Next(reply)) {
   }
   EXPECT_TRUE(trace.Finish().ok());
-  for (int i = 0; i < 200 && TracesOpen(*loop_, fake_) > 0; ++i) absl::SleepFor(absl::Milliseconds(10));
+  for (int i = 0; i < 2000 && TracesOpen(*loop_, fake_) > 0; ++i) absl::SleepFor(absl::Milliseconds(10));
   EXPECT_EQ(TracesOpen(*loop_, fake_), 0);
 }
 

@@ -87,7 +87,7 @@ class TracerTest : public testing::Test {
                     .ok());
   }
   bool Eventually(const std::function<bool()>& condition) {
-    for (int i = 0; i < 200 && !condition(); ++i) absl::SleepFor(absl::Milliseconds(10));
+    for (int i = 0; i < 2000 && !condition(); ++i) absl::SleepFor(absl::Milliseconds(10));
     return condition();
   }
   static hr_trace_event WithIds(uint64_t number) {
