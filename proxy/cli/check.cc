@@ -4,9 +4,6 @@
 // the VIP, as a client's does. Services are the running daemon's, else the configuration's; the profile is read from
 // its configuration.
 
-#include <sys/random.h>
-
-#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -116,15 +113,9 @@ void FindProfile(const std::optional<v1::Config>& config, Checked& checked) {
   if (checked.has_profile) checked.profile = config::CheckedProfile(named);
 }
 
-std::string Random() {
-  std::array<char, kQueryRandomBytes> bytes{};
-  [[maybe_unused]] const ssize_t got = getrandom(bytes.data(), bytes.size(), 0);  // so few are never cut short
-  return {bytes.data(), bytes.size()};
-}
-
 // What to send, or why there is nothing.
 std::optional<std::string> Query(const Wanted& wanted, Checked& checked) {
-  std::optional<std::string> query = wanted.payload.has_value() ? wanted.payload : QueryOf(checked.profile, Random());
+  std::optional<std::string> query = wanted.payload.has_value() ? wanted.payload : NewQueryOf(checked.profile);
   if (!query.has_value()) {
     const std::string payload = "`--payload HEX` gives one";
     checked.report.set_unchecked(

@@ -5,12 +5,10 @@
 // release` gives everything back by taking the service away.
 
 #include <grp.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -104,7 +102,11 @@ absl::StatusOr<Servers> FindServers(const Arguments& arguments, v1::DnsReport& r
   }
   for (absl::string_view each : absl::StrSplit(arguments.Get("names"), ',', absl::SkipEmpty()))
     servers.names.insert(std::string(absl::StripAsciiWhitespace(each)));
-  std::erase_if(servers.names, [](const auto& each) { return each.size() > 253 || each == "."; });
+  std::erase_if(servers.names, [](const std::string& each) {  // what is no name of DNS, and the root
+    const std::vector<absl::string_view> labels = absl::StrSplit(each, '.', absl::SkipEmpty());
+    return each.size() > 253 || labels.empty() ||
+           std::any_of(labels.begin(), labels.end(), [](const auto& label) { return label.size() > 63; });
+  });
   for (const net::IpAddress& each : servers.usable) report.add_servers(each.ToString());
   return servers;
 }
@@ -114,9 +116,7 @@ std::string QueryFor(const std::string& name) {
   v1::Service service;
   service.set_profile("dns");
   service.mutable_check()->set_name(name);
-  std::string random(kQueryRandomBytes, '\0');
-  [[maybe_unused]] const ssize_t got = getrandom(random.data(), random.size(), 0);  // so few are never cut short
-  std::string query = *QueryOf(config::CheckedProfile(service), random);
+  std::string query = *NewQueryOf(config::CheckedProfile(service));
   query[query.size() - 3] = 1;  // A, in place of SOA
   return query;
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // What is open on a host, as `hedgerow doctor` names it: ports that other networks reach, files with keys that other
-// users can read. The functions on text are pure; the others read /proc and files, and change nothing.
+// users can read. Changes nothing.
 
 #pragma once
 
@@ -13,15 +13,6 @@
 #include "net/ip_address.h"
 
 namespace hedgerow::cli {
-
-struct ListeningSocket {
-  net::IpAddress address;
-  uint16_t port = 0;
-  uint64_t inode = 0;
-};
-
-// Of /proc/net/udp, udp6, tcp or tcp6: sockets that take packets from any peer.
-std::vector<ListeningSocket> ListeningSockets(absl::string_view table);
 
 // Whether hosts beyond this one's private networks may reach it: neither loopback, nor private (RFC 1918), shared
 // (RFC 6598), link-local or unique local (RFC 4193). The unspecified address may be reached at any of the host's.

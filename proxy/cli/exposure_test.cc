@@ -5,6 +5,7 @@
 #include "proxy/cli/exposure.h"
 
 #include <stdlib.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -12,6 +13,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "absl/strings/str_cat.h"
+#include "net/socket_address.h"
+#include "net/unique_fd.h"
 
 namespace hedgerow::cli {
 namespace {
@@ -22,22 +27,20 @@ using testing::IsEmpty;
 
 net::IpAddress Address(const char* text) { return *net::IpAddress::Parse(text); }
 
-TEST(ListeningSockets, AreThoseThatTakeFromAnyPeer) {
-  const std::vector<ListeningSocket> udp = ListeningSockets(
-      "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode ref pointer drops\n"
-      "  123: 0B004D0A:12C1 00000000:0000 07 00000000:00000000 00:00000000 00000000  998        0 4711 2 0000000000000000 0\n"
-      "  124: 0100007F:12C2 0200007F:0035 01 00000000:00000000 00:00000000 00000000    0        0 4712 2 0000000000000000 0\n");
-  ASSERT_EQ(udp.size(), 1u);
-  EXPECT_EQ(udp[0].address, Address("10.77.0.11"));
-  EXPECT_EQ(udp[0].port, 4801);
-  EXPECT_EQ(udp[0].inode, 4711u);
-  const std::vector<ListeningSocket> tcp = ListeningSockets(
-      "   0: 000077FD000000000000000001000000:12C2 00000000000000000000000000000000:0000 0A 00000000:00000000 00:00000000 "
-      "00000000     0        0 99 1 0000000000000000 100 0 0 10 0\n");
-  ASSERT_EQ(tcp.size(), 1u);
-  EXPECT_EQ(tcp[0].address, Address("fd77::1"));
-  for (const char* text : {"", "x", "  1: 0B00:1 0 07 0 0 0 0 0 1", "  1: ZZZZZZZZ:12C1 0 07 0 0 0 0 0 1"})
-    EXPECT_THAT(ListeningSockets(text), IsEmpty()) << text;
+TEST(PublicPortsOf, AreSocketsOfAProgramThatTakeFromAnyPeer) {
+  std::ifstream name("/proc/self/comm");
+  std::string own;
+  name >> own;
+  const auto bound = [](const char* to) {
+    const net::SocketAddress address(Address(to), 0);
+    net::UniqueFd fd(socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+    EXPECT_EQ(bind(fd.get(), address.get(), address.bytes), 0);
+    return fd;
+  };
+  const net::UniqueFd open = bound("0.0.0.0"), inside = bound("127.0.0.1");
+  EXPECT_THAT(PublicPortsOf(own), ElementsAre(HasSubstr(absl::StrCat(" (pid ", getpid(), ") listens on udp 0.0.0.0:",
+                                                                     net::OwnEnd(open.get())->port))));
+  EXPECT_THAT(PublicPortsOf("another"), IsEmpty());
 }
 
 TEST(IsPublic, IsWhatOtherNetworksReach) {

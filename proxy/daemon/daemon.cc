@@ -40,7 +40,6 @@
 #include "operate/signals.h"
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/reload_outcome.h"
-#include "proxy/start/own_address.h"
 #include "proxy/start/topology.h"
 #include "operate/event_loop.h"
 #include "proxy/metrics/exporter.h"

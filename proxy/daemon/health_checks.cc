@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/daemon/health_checks.h"
 
-#include <sys/random.h>
 #include <sys/socket.h>
 
 #include <algorithm>
@@ -97,9 +96,7 @@ absl::Status HealthChecks::Look(DaemonFacts& facts, LivePolicy& policy, const Sn
         }
       }
       if (due && !backend.socket.valid()) {
-        std::string random(kQueryRandomBytes, '\0');
-        [[maybe_unused]] const ssize_t got = getrandom(random.data(), random.size(), 0);  // so few are never cut short
-        backend.question = service.check().tcp() == v1::SWITCH_ON ? "" : QueryOf(profile, random).value_or("");
+        backend.question = service.check().tcp() == v1::SWITCH_ON ? "" : NewQueryOf(profile).value_or("");
         backend.asked_ns = now_ns;
         backend.socket = Ask(known, i < facts.paths.size() ? facts.paths[i].source : "", backend.question);
         if (!backend.socket.valid())

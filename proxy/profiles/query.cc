@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/profiles/query.h"
 
+#include <sys/random.h>
+
 #include <algorithm>
+#include <array>
 
 #include "operate/hex.h"
 
@@ -64,6 +67,12 @@ std::optional<std::string> QueryOf(const v1::Profile& profile, absl::string_view
     byte = static_cast<char>((byte & ~bits) | (random[i] & bits));
   }
   return query;
+}
+
+std::optional<std::string> NewQueryOf(const v1::Profile& profile) {
+  std::array<char, kQueryRandomBytes> random{};
+  [[maybe_unused]] const ssize_t got = getrandom(random.data(), random.size(), 0);  // so few are never cut short
+  return QueryOf(profile, {random.data(), random.size()});
 }
 
 JudgedReply JudgeReply(const v1::Profile& profile, absl::string_view query, absl::string_view reply) {

@@ -2,7 +2,7 @@
 //
 // The harmless request of a profile (`check` in proxy/profiles/*.yaml), and what a datagram that comes back says. In
 // the words of the configuration, as the kernel programs do it in bytes; places behind a path or a header are not
-// looked for. Called by `hedgerow check`. Pure.
+// looked for. Called by `hedgerow check`.
 #pragma once
 
 #include <optional>
@@ -18,6 +18,7 @@ inline constexpr size_t kQueryRandomBytes = 16;
 
 // The profile's request, with correlation bytes from `random`. Nothing where the profile names none.
 std::optional<std::string> QueryOf(const v1::Profile& profile, absl::string_view random);
+std::optional<std::string> NewQueryOf(const v1::Profile& profile);  // with random ones
 
 enum class ReplyKind {
   kAnswer,

@@ -400,6 +400,18 @@ bool IsOwn(const NetworkView& network, const net::IpAddress& address) {
                      [&](const net::AddressInfo& each) { return each.address == address; });
 }
 
+// Always the same one: 240.0.0.0/4 (RFC 1112) and 100::/64 (RFC 6666), which no host has, with the address's last bits.
+std::string VipBehind(const net::IpAddress& own) {
+  std::vector<uint8_t> bytes(own.wire().begin(), own.wire().end());
+  if (own.is_v4()) {
+    bytes[0] |= 0xf0;
+  } else {
+    std::fill_n(bytes.begin(), 8, 0);
+    bytes[0] = 1;
+  }
+  return net::IpAddress::FromBytes(bytes)->ToString();
+}
+
 // An address of a client of this network.
 net::IpAddress ClientOf(const net::Network& clients, const NetworkView& network) {
   const net::IpAddress first = clients.Host();
@@ -498,6 +510,26 @@ bool NetworkView::IsOfAProxy(int ifindex, const v1::Config& config) const {
   return std::any_of(links.begin(), links.end(), [&](const net::LinkInfo& link) {
     return link.ifindex == ifindex && (net::OwnerOf(link).has_value() || link.name == config.interface());
   });
+}
+
+void MoveOwnAddresses(v1::Config& config) {
+  if (std::none_of(config.services().begin(), config.services().end(),
+                   [](const auto& each) { return each.in_place(); }))
+    return;
+  const auto addresses = net::ListAddresses();
+  if (!addresses.ok()) return;  // the look at the network says why
+  const auto ipvs = net::FindLink("kube-ipvs0");
+  for (v1::Service& service : *config.mutable_services()) {
+    const auto vip = net::IpAddress::Parse(service.vip());
+    const bool own = service.in_place() && vip.ok() &&
+                     std::any_of(addresses->begin(), addresses->end(), [&](const net::AddressInfo& each) {
+                       return each.address == *vip && !(ipvs.ok() && each.ifindex == ipvs->ifindex);
+                     });
+    if (!own) continue;
+    service.add_also_at(service.vip());
+    service.set_vip(VipBehind(*vip));
+    service.set_in_place(false);
+  }
 }
 
 absl::StatusOr<NetworkView> KernelNetworkView() {

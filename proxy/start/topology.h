@@ -83,6 +83,11 @@ struct NetworkView {
 // Of this moment: links and addresses are read once.
 absl::StatusOr<NetworkView> KernelNetworkView();
 
+// A VIP that is this host's own address (`in_place: true`, docs/adr/0063): the kernel delivers what comes to it before
+// any route, so the service gets a VIP that no host has, and the address stands in `also_at`. Called wherever a
+// configuration is read to be served, planned or judged on this machine.
+void MoveOwnAddresses(v1::Config& config);
+
 // For what is about to run: backends, and VIPs (CheckVips).
 Topology Resolve(const v1::Config& config, const NetworkView& network);
 // The same with the kernel's view; a view that cannot be had is a problem.

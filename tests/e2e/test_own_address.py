@@ -9,7 +9,7 @@ import signal
 import pytest
 
 from harness.containers import container
-from harness.dns import who_answers
+from harness.dns import UdpClient, query, who_answers
 from harness.product import VIP4, wait_until
 from test_adoption import end, start
 from test_in_place import Load
@@ -111,6 +111,18 @@ def test_a_daemon_that_dies_leaves_the_kernel_part_at_work_and_then_the_address(
     assert asker.asks(BOX) == "['ConnectionRefusedError']", "the host's own again"
     assert "nftables hedgerow-" in product.clean().stdout
     product.is_up = False
+
+
+def test_a_socket_that_asked_the_proxy_finds_what_listens_after_down(lab, servers, product, asker):
+    """Its entry in conntrack has gone with the proxy interface."""
+    product.up(services=services(product))
+    with UdpClient(lab.client, BOX) as client:
+        assert client.ask(1, "www.example.test") is not None
+        product.down()
+        with listener(lab, f"--listen-address={BOX}", "--bind-interfaces"):
+            client.send(query(2, "www.example.test"))
+            answer = client.receive()
+            assert answer is not None and answer.endswith(bytes([192, 0, 2, 7]))
 
 
 def test_a_host_that_forwards_nothing_says_so(lab, servers, product, asker):
