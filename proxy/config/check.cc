@@ -53,9 +53,15 @@ class Checker : Checks {
       Suspicion(service, path);
       Adaptive(service, absl::StrCat(path, ".adaptive.cap"));
       Preference(service, absl::StrCat(path, ".prefer"));
-      Clients(service, absl::StrCat(path, ".clients"));
-      if (service.in_place() && config_.vip_route() == v1::VIP_ROUTE_UPLINK)
+      OfTheVipsFamily(service, service.clients(), "network", absl::StrCat(path, ".clients"));
+      OfTheVipsFamily(service, service.also_at(), "address", absl::StrCat(path, ".also_at"));
+      for (int j = 0; j < service.also_at_size() && service.port() != 0; ++j)
+        Unique(vip_ports_, EndpointText(service.also_at(j), service.port()), absl::StrCat(path, ".also_at[", j, "]"),
+               "an address and port that no other service is asked at");
+      if (config_.vip_route() == v1::VIP_ROUTE_UPLINK && service.in_place())
         Add(absl::StrCat(path, ".in_place"), "got true, expected false with vip_route: uplink");
+      if (config_.vip_route() == v1::VIP_ROUTE_UPLINK && service.also_at_size() > 0)
+        Add(absl::StrCat(path, ".also_at"), "got addresses, expected none with vip_route: uplink");
       Question(service, absl::StrCat(path, ".check"));
       Backends(service, path);
     }
@@ -69,7 +75,8 @@ class Checker : Checks {
   void Identity(const v1::Service& service, const std::string& path) {
     Unique(names_, service.name(), absl::StrCat(path, ".name"), "a name no other service has");
     if (service.vip().empty()) return;
-    vips_.try_emplace(service.vip(), absl::StrCat(path, ".vip"));
+    // One in place may be this host's own, and a server of this host a backend (docs/adr/0063).
+    if (!service.in_place()) vips_.try_emplace(service.vip(), absl::StrCat(path, ".vip"));
     if (service.port() == 0) return;
     Unique(vip_ports_, EndpointText(service.vip(), service.port()), absl::StrCat(path, ".vip"),
            "an address and port no other service has");
@@ -142,14 +149,15 @@ class Checker : Checks {
             "it)"));
   }
 
-  void Clients(const v1::Service& service, const std::string& path) {
+  void OfTheVipsFamily(const v1::Service& service, const google::protobuf::RepeatedPtrField<std::string>& listed,
+                       absl::string_view what, const std::string& path) {
     const auto vip = net::IpAddress::Parse(service.vip());
-    for (int i = 0; vip.ok() && i < service.clients_size(); ++i) {
-      const auto network = net::Network::Parse(service.clients(i));
+    for (int i = 0; vip.ok() && i < listed.size(); ++i) {
+      const auto network = net::Network::Parse(listed[i]);
       if (!network.ok() || network->address.is_v4() == vip->is_v4()) continue;
       Add(absl::StrCat(path, "[", i, "]"),
-          absl::StrCat("got ", Quote(service.clients(i)), ", expected an ", vip->is_v4() ? "IPv4" : "IPv6",
-                       " network like the service's vip ", service.vip(), " (dual stack takes two services)"));
+          absl::StrCat("got ", Quote(listed[i]), ", expected an ", vip->is_v4() ? "IPv4 " : "IPv6 ", what,
+                       " like the service's vip ", service.vip(), " (dual stack takes two services)"));
     }
   }
 

@@ -270,6 +270,20 @@ TEST(ConfigErrors, AVipInPlaceIsNotLedByAnUplink) {
                                   "services[0].in_place: got true, expected false with vip_route: uplink")));
 }
 
+TEST(ConfigErrors, WhatAServiceIsAlsoAskedAtIsOneServicesAlone) {
+  const std::string text = absl::StrReplaceAll(
+      kSound, {{"instance: default", "instance: default\nvip_route: uplink"},
+               {"attempts: 2", "attempts: 2\n    also_at: [10.78.0.1, 'fd78::1', 10.78.0.1, 10.99.0.53]"}});
+  Diagnostics errors("c.yaml");
+  LoadText(text, errors);
+  EXPECT_THAT(errors.Lines(),
+              testing::UnorderedElementsAre(
+                  testing::HasSubstr("also_at[1]: got \"fd78::1\", expected an IPv4 address like the service's vip"),
+                  testing::HasSubstr("also_at[2]: got \"10.78.0.1:53\", expected an address and port that no other"),
+                  testing::HasSubstr("also_at[3]: got \"10.99.0.53:53\", expected an address and port that no other"),
+                  testing::HasSubstr("also_at: got addresses, expected none with vip_route: uplink")));
+}
+
 TEST(ConfigErrors, DuplicateVipAndPort) {
   const std::string text =
       absl::StrReplaceAll(kSound, {{"vip: 10.99.0.1\n    port: 7", "vip: 10.99.0.53\n    port: 53"}});

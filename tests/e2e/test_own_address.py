@@ -10,7 +10,7 @@ import pytest
 
 from harness.containers import container
 from harness.dns import UdpClient, query, who_answers
-from harness.product import VIP4, wait_until
+from harness.product import wait_until
 from test_adoption import end, start
 from test_in_place import Load
 
@@ -88,7 +88,7 @@ def test_what_listens_there_already_is_named_with_socket_and_process(lab, produc
 def test_a_server_of_the_box_itself_is_a_backend_at_the_address_that_is_taken_over(lab, servers, product, asker):
     here = {"name": "here", "address": BOX, "port": 53}
     with listener(lab, f"--listen-address={BOX}", "--bind-interfaces") as server:
-        product.up(services=services(product, also_at=[BOX], in_place=False, vip=VIP4, primary="here",
+        product.up(services=services(product, primary="here",
                                      backends=[here, {"name": "a", "address": lab.replica("a").ipv4, "port": 53}]))
         assert asker.asks(BOX, 20) == str([True] * 20)
         sent = {each["name"]: int(each["sent"]) for each in product.service_status()["backends"]}
