@@ -210,17 +210,22 @@ HR_GLOBAL int hr_prove(__u32 backend_id, __u64 proved, __u32 alone) {
 /*
  * The network cannot deliver this client's datagram to a backend of a service without requests and replies. Nothing can
  * be asked for again there, so the backend is down to it at once, and to all clients once a second witness hears the
- * same, or where there is none. A global function: rare.
+ * same, or where there is none. Where nothing is ever answered, what a first one heard is forgotten when its own
+ * datagrams go there again. A global function: rare.
  */
 HR_GLOBAL int hr_note_undeliverable(__u32 config_id, __u32 backend_id, __u32 client, __u64 now_ns) {
   struct hr_backend_state *state = bpf_map_lookup_elem(&backend_states, &backend_id);
   struct hr_service_config *config = hr_config_of(config_id);
+  __u64 proved, wait;
 
   if (!state || !config) return 0;
-  hr_prove(backend_id,
-           HR_WAIT(now_ns - hr_silence_limit_ns(config, backend_id) - config->election_timeout_ns - HR_WAIT_MASK - 1,
-                   client),
-           hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns));
+  proved = HR_WAIT(now_ns - hr_silence_limit_ns(config, backend_id) - config->election_timeout_ns - HR_WAIT_MASK - 1,
+                   client);
+  wait = READ_ONCE(state->wait_since);
+  if (config->profile.request_correlation.pairing == HR_PAIR_ONE_WAY &&
+      wait + HR_STANDBY_RETRY * config->election_timeout_ns < proved)
+    __sync_val_compare_and_swap(&state->wait_since, wait, 0);
+  hr_prove(backend_id, proved, hr_is_alone(HR_CONFIG_SERVICE(config_id), now_ns));
   if (state->health == HR_HEALTHY && !hr_attested(READ_ONCE(state->wait_since), READ_ONCE(state->attested_since)))
     return 0;
   state->health_since_ns = now_ns;

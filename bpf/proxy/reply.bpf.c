@@ -373,13 +373,16 @@ HR_INLINE int hr_consumes_opening(struct __sk_buff *skb, struct hr_packet *packe
 
 /*
  * The network cannot deliver to a backend of a service without requests: what comes next goes to another one. The
- * client hears of it only where there is none.
+ * client hears of it where there is none, or where a full map has forgotten its flow: whose error it is cannot be
+ * noted.
  */
 HR_INLINE struct hr_answer hr_judge_undelivered(const struct hr_reply *reply) {
   struct hr_answer answer = {.verdict = HR_VERDICT_PASS};
-  __u32 client = reply->flow ? reply->flow->client & (HR_CLIENTS - 1) : HR_NO_CLIENT;
+  __u32 client;
 
-  if (reply->flow) hr_note_undeliverable(reply->config_id, reply->backend_id, client, reply->now_ns);
+  if (!reply->flow) return answer;
+  client = reply->flow->client & (HR_CLIENTS - 1);
+  hr_note_undeliverable(reply->config_id, reply->backend_id, client, reply->now_ns);
   return hr_has_another(reply, reply->config_id, client) ? hr_consumed_refusal(reply) : answer;
 }
 

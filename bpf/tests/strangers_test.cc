@@ -9,11 +9,13 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 
 #include "absl/strings/str_cat.h"
 #include "bpf/tests/kernel_fixture.h"
 #include "bpf/tests/test_links.h"
 #include "net/unique_fd.h"
+#include "proxy/profiles/profile_test.h"
 
 namespace hedgerow::packets {
 namespace {
@@ -328,7 +330,7 @@ class DirectSocketsTest : public StrangersTest {
   const Bytes segment_ = PacketBuilder(kA4, kClient4).Tcp(53, kClientPort, kTcpSynAck).Build();
 
  private:
-  static constexpr const char *kAddresses[] = {kClient4, kA4, kDns4};
+  static constexpr const char *kAddresses[] = {kClient4, kA4, kDns4, kRaw4};
 
   static void Shell(const char *verb, const char *address) {
     const std::string command = std::string("ip address ") + verb + " " + address + "/32 dev lo";
@@ -428,6 +430,17 @@ TEST_F(DirectSocketsTest, ASocketThatIsConnectedToTheVipStandsInForAForgottenFlo
   const net::UniqueFd vip = Socket(SOCK_STREAM, kDns4, kDnsPort);
   const net::UniqueFd proxied = Socket(SOCK_STREAM, kClient4, kClientPort, kDns4, kDnsPort);
   EXPECT_EQ(Reply(segment_).verdict, kRedirected);
+}
+
+// Nothing can be noted of it, so nothing is done about it either.
+TEST_F(DirectSocketsTest, AnErrorOfAOneWayServiceWhoseFlowIsForgottenReachesItsClient) {
+  const hr_profile one_way = BuiltInProfile("one-way");
+  std::memcpy(const_cast<hr_profile *>(&ServiceConfig(kRaw4Service).profile), &one_way, sizeof(one_way));
+  const net::UniqueFd proxied = Socket(SOCK_DGRAM, kClient4, kClientPort, kRaw4, kRawPort);
+  const Bytes quote = Layer3(PacketBuilder(kClient4, kA4).Udp(kClientPort, kRawPort, Text("line")).Build());
+  const RunResult error = Reply(PacketBuilder(kA4, kClient4).IcmpError(3, 3, quote).Build());
+  EXPECT_THAT(error.changes, Contains(Pair("raw4.icmp_translated", 1)));
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
 }
 
 // Where the proxy does not serve, others translate the VIP to the same backends.

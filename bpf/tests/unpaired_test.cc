@@ -114,6 +114,28 @@ TEST_F(OneWayTest, AnErrorMovesOtherClientsOnceASecondWitnessHearsIt) {
   EXPECT_NE(other(), kA4);
 }
 
+// The first client was restarted, and asks no more. Nothing is ever answered here, which would show that its error has
+// passed.
+TEST_F(OneWayTest, AnErrorOfLongAgoIsNoSecondWitness) {
+  List(kRaw4Service, {"10.77.2.0/24"});
+  const Bytes line = PacketBuilder("10.77.2.7", kRaw4).Udp(kClientPort, kRawPort, Text("line")).Build();
+  const Bytes quote = Layer3(PacketBuilder("10.77.2.7", kA4).Udp(kClientPort, kRawPort, Text("line")).Build());
+  SentTo();
+  SplitOf("10.77.2.7", line);
+  Unreachable(kA4);
+  Advance((HR_STANDBY_RETRY - 1) * 40 * kSecond);
+  SplitOf("10.77.2.7", line);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY);
+  Advance(2 * 40 * kSecond);
+  SplitOf("10.77.2.7", line);
+  ServiceState(kRaw4Service).mixed_ns = NowNs();  // a third one asks as well
+  Reply(PacketBuilder(kA4, "10.77.2.7").IcmpError(3, 3, quote).Build());
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_HEALTHY) << "its own client's word alone";
+  SentTo();
+  Unreachable(kA4);
+  EXPECT_EQ(BackendState(kRaw4A).health, HR_DOWN) << "two of today";
+}
+
 TEST_F(OneWayTest, TheLastUnreachablePortReachesTheClient) {
   SentTo();
   for (const uint32_t backend : {kRaw4B, kRaw4C}) {
