@@ -80,7 +80,7 @@ def test_every_test_that_the_security_page_names_exists():
         sources = (path.read_text(encoding="utf-8") for path in PROJECT.glob(files) if not path.is_relative_to(built))
         return {".".join(found) if isinstance(found, tuple) else found for text in sources for found in re.findall(pattern, text)}
 
-    there = (words(r"TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", "**/*_test.cc") | words(r"(?m)^def (test_\w+)", "tests/**/*.py")
+    there = (words(r"TEST(?:_F|_P)?\(\s*(\w+),\s*(\w+)\)", "**/*_test.cc") | words(r"(?m)^def (test_\w+)", "tests/**/*.py") | words(r"(?m)^def (test_\w+)", "**/*_test.py")
              | words(r"hedgerow_fuzzer\((\w+)", "**/CMakeLists.txt") | words(r"hedgerow_fuzzer\((\w+)", "**/*.cmake"))
     assert len(named) > 40
     assert sorted(named - there) == []
