@@ -134,6 +134,7 @@ absl::Status Group::OpenTable() {
       GroupTable::Open(kernel_.get(), settings_.listen, settings_.udp && settings_.tcp, settings_.empty, WeightsNow());
   if (!table.ok()) return table.status();
   table_ = *std::move(table);
+  kernel_->Tick();  // the first flows come before the first turn of a timer
   if (kernel_->IsChanging()) moved_until_ns_ = MonotonicNs() + absl::ToInt64Nanoseconds(settings_.drain_timeout);
   return absl::OkStatus();
 }
