@@ -2,15 +2,13 @@
 //
 // A trace in the words of the configuration that it was opened under. The kernel's events name services and backends by
 // their ids in the maps, which after a reload are not their places in the configuration any more. A service or backend
-// of a later configuration has no place in this one. Made by KernelReader::OpenTrace.
+// of a later configuration has no place in this one. Used by KernelReader::OpenTrace.
 #pragma once
 
 #include <array>
-#include <memory>
 #include <vector>
 
 #include "proxy/data_plane/data_plane.h"
-#include "proxy/data_plane/trace_source.h"
 
 namespace hedgerow {
 
@@ -30,21 +28,6 @@ class TraceIds {
   uint32_t Mask(const Service& service, uint32_t slots) const;
 
   std::array<Service, HR_MAX_SERVICES> by_id_;
-};
-
-class TraceWithIds final : public TraceSource {
- public:
-  TraceWithIds(std::unique_ptr<TraceSource> source, const TraceIds& ids) : source_(std::move(source)), ids_(ids) {}
-
-  void Renew(uint64_t lease_ns) override { source_->Renew(lease_ns); }
-  size_t Drain(size_t limit, const OnEvent& on_event) override {
-    return source_->Drain(limit, [&](const hr_trace_event& event) { on_event(ids_.FromKernel(event)); });
-  }
-  TraceLoss Loss() const override { return source_->Loss(); }
-
- private:
-  std::unique_ptr<TraceSource> source_;
-  TraceIds ids_;
 };
 
 }  // namespace hedgerow

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The kernel's events about single requests, as the daemon takes them: on for as long as a TraceSource lives
-// and its lease is renewed. KernelTrace (kernel_trace.h) reads the kernel's ring; tests have a fake. All calls
+// and its lease is renewed. KernelTrace (kernel_trace.cc) reads the kernel's ring; tests have a fake. All calls
 // come from the daemon's event-loop thread.
 #pragma once
 

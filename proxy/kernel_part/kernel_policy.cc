@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proxy/kernel_part/kernel_policy.h"
+#include "proxy/kernel_part/kernel_data_plane.h"
 
 #include <arpa/inet.h>
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proxy/kernel_part/kernel_reader.h"
+#include "proxy/kernel_part/kernel_data_plane.h"
 
 #include <bpf/libbpf.h>
-#include <fcntl.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -13,8 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "bpf/proxy/choose.h"
 #include "proxy.skel.h"
-#include "proxy/kernel_part/kernel_trace.h"
-#include "proxy/data_plane/trace_ids.h"
 #include "operate/event_loop.h"
 
 namespace hedgerow {
@@ -44,15 +41,6 @@ uint64_t MapBytes(int fd) {
 }
 
 }  // namespace
-
-absl::StatusOr<std::unique_ptr<TraceSource>> KernelReader::OpenTrace(const hr_trace_filter& filter) {
-  net::UniqueFd rings(fcntl(bpf_map__fd(object_.skeleton()->maps.trace_rings), F_DUPFD_CLOEXEC, 0));
-  if (!rings.valid()) return absl::ErrnoToStatus(errno, "cannot hold the trace's map");
-  const TraceIds numbers(spec_.services);
-  auto trace = KernelTrace::Open(memory_.live, std::move(rings), numbers.ToKernel(filter));
-  if (!trace.ok()) return trace.status();
-  return std::make_unique<TraceWithIds>(*std::move(trace), numbers);
-}
 
 // What requests hold, counted from the map and not from any counter.
 KernelReader::RequestUse KernelReader::CountRequests() const {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "proxy/kernel_part/kernel_trace.h"
-
+//
+// KernelReader, the part that traces: a ring of the trace's own, made here and put where the programs look for one, and
+// the memory that says what is asked for and until when. One at a time.
 #include <bpf/bpf.h>
 #include <bpf/libbpf.h>
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +13,11 @@
 #include <cstring>
 
 #include "absl/status/status.h"
+#include "net/unique_fd.h"
+#include "proxy/data_plane/trace_ids.h"
+#include "proxy/kernel_part/kernel_data_plane.h"
+#include "proxy/kernel_part/kernel_maps.h"
+#include "proxy.skel.h"
 
 namespace hedgerow {
 namespace {
@@ -40,13 +47,41 @@ void WriteFilter(volatile hr_trace* memory, const hr_trace_filter& filter) {
   memory->events_lost = 0;
 }
 
-}  // namespace
+class KernelTrace final : public TraceSource {
+ public:
+  // `memory` is the programs' hr_live, mapped; `rings` the map that holds the ring. No event is emitted before the
+  // first Renew().
+  static absl::StatusOr<std::unique_ptr<KernelTrace>> Open(std::shared_ptr<MappedArray> memory, net::UniqueFd rings,
+                                                           const TraceIds& ids, const hr_trace_filter& filter);
+  ~KernelTrace() override;
+
+  void Renew(uint64_t lease_ns) override;
+  size_t Drain(size_t limit, const OnEvent& on_event) override;
+  TraceLoss Loss() const override;
+
+ private:
+  // Ends the trace that an earlier owner of the same memory and map left, because that owner no longer reads it.
+  void Forget();
+  KernelTrace(std::shared_ptr<MappedArray> mapped, net::UniqueFd rings, const TraceIds& ids)
+      : mapped_(std::move(mapped)), memory_(&mapped_->At<hr_live>(0)->trace), rings_(std::move(rings)), ids_(ids) {}
+
+  static int OnSample(void* context, void* data, size_t bytes);
+
+  std::shared_ptr<MappedArray> mapped_;
+  volatile hr_trace* memory_;
+  net::UniqueFd rings_;
+  const TraceIds ids_;
+  net::UniqueFd ring_;
+  ring_buffer* consumer_ = nullptr;
+  const OnEvent* on_event_ = nullptr;  // during Drain
+  size_t left_ = 0;                    // during Drain
+};
 
 absl::StatusOr<std::unique_ptr<KernelTrace>> KernelTrace::Open(std::shared_ptr<MappedArray> mapped, net::UniqueFd rings,
-                                                               const hr_trace_filter& filter) {
-  std::unique_ptr<KernelTrace> trace(new KernelTrace(std::move(mapped), std::move(rings)));
+                                                               const TraceIds& ids, const hr_trace_filter& filter) {
+  std::unique_ptr<KernelTrace> trace(new KernelTrace(std::move(mapped), std::move(rings), ids));
   volatile hr_trace* memory = trace->memory_;
-  Forget(memory, trace->rings_.get());
+  trace->Forget();
   trace->ring_.Reset(bpf_map_create(BPF_MAP_TYPE_RINGBUF, "hr_trace_ring", 0, 0, RingBytes(filter.rate), nullptr));
   if (!trace->ring_.valid()) return absl::ErrnoToStatus(errno, "cannot make the trace's ring");
   trace->consumer_ = ring_buffer__new(trace->ring_.get(), OnSample, trace.get(), nullptr);
@@ -62,13 +97,13 @@ absl::StatusOr<std::unique_ptr<KernelTrace>> KernelTrace::Open(std::shared_ptr<M
 KernelTrace::~KernelTrace() {
   // The kernel returns from the removal when no program can hold the ring any more; our descriptor keeps it
   // until then.
-  Forget(memory_, rings_.get());
+  Forget();
   if (consumer_ != nullptr) ring_buffer__free(consumer_);
 }
 
-void KernelTrace::Forget(volatile hr_trace* memory, int rings) {
-  __atomic_store_n(&memory->lease_ns, 0, __ATOMIC_SEQ_CST);
-  bpf_map_delete_elem(rings, &kTheRing);  // none there: nothing to remove
+void KernelTrace::Forget() {
+  __atomic_store_n(&memory_->lease_ns, 0, __ATOMIC_SEQ_CST);
+  bpf_map_delete_elem(rings_.get(), &kTheRing);  // none there: nothing to remove
 }
 
 void KernelTrace::Renew(uint64_t lease_ns) { __atomic_store_n(&memory_->lease_ns, lease_ns, __ATOMIC_SEQ_CST); }
@@ -78,7 +113,8 @@ int KernelTrace::OnSample(void* context, void* data, size_t bytes) {
   hr_trace_event event{};
   memcpy(&event, data, std::min(bytes, sizeof(event)));
   // Of a program that was still at work for the tracer before.
-  if (event.session == static_cast<uint8_t>(trace->memory_->session)) (*trace->on_event_)(event);
+  if (event.session == static_cast<uint8_t>(trace->memory_->session))
+    (*trace->on_event_)(trace->ids_.FromKernel(event));
   return --trace->left_ == 0 ? kStopDraining : 0;
 }
 
@@ -92,5 +128,14 @@ size_t KernelTrace::Drain(size_t limit, const OnEvent& on_event) {
 }
 
 TraceLoss KernelTrace::Loss() const { return {.requests = memory_->requests_lost, .events = memory_->events_lost}; }
+
+}  // namespace
+
+absl::StatusOr<std::unique_ptr<TraceSource>> KernelReader::OpenTrace(const hr_trace_filter& filter) {
+  net::UniqueFd rings(fcntl(bpf_map__fd(object_.skeleton()->maps.trace_rings), F_DUPFD_CLOEXEC, 0));
+  if (!rings.valid()) return absl::ErrnoToStatus(errno, "cannot hold the trace's map");
+  const TraceIds ids(spec_.services);
+  return KernelTrace::Open(memory_.live, std::move(rings), ids, ids.ToKernel(filter));
+}
 
 }  // namespace hedgerow
