@@ -7,7 +7,6 @@
 #include "absl/container/flat_hash_set.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "config/address.h"
 #include "config/format.h"
 #include "config/scalar.h"
 #include "config/schema.h"

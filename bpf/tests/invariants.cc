@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause
 #include "bpf/tests/invariants.h"
 
-#include <cstring>
 #include <map>
 #include <set>
 

@@ -5,8 +5,6 @@
 // TCP, pings, fragments and foreign packets are in splitter_other_test.cc.
 #include <netinet/in.h>
 
-#include <cstring>
-
 #include "bpf/tests/checksum.h"
 #include "bpf/tests/kernel_fixture.h"
 

@@ -10,7 +10,6 @@
 
 #include <array>
 #include <atomic>
-#include <cstdio>
 #include <functional>
 #include <iostream>
 #include <memory>

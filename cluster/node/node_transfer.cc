@@ -2,7 +2,6 @@
 //
 // Leadership goes to another node: because an administrator asks for it, or because this node stops, so that
 // clients need not wait for an election timeout. Part of Node, on the loop's thread but for Transfer.
-#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "cluster/node/node.h"

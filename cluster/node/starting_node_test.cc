@@ -11,7 +11,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "cluster/node/status/metrics.h"
 #include "cluster/node/status/status_message.h"
 #include "cluster/node/status/status_text.h"
 #include "cluster/node/testing/node_testing.h"

@@ -9,7 +9,6 @@
 #include <algorithm>
 #include <atomic>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <thread>

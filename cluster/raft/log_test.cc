@@ -5,8 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "cluster/raft/check.h"
-
 namespace hedgerow::raft {
 namespace {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/storage/durable_log.h"
 
-#include <cerrno>
 #include <optional>
 #include <random>
 

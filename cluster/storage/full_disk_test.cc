@@ -12,7 +12,6 @@
 #include <unistd.h>
 
 #include <filesystem>
-#include <iterator>
 #include <memory>
 #include <random>
 #include <string>

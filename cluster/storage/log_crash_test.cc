@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "absl/time/clock.h"
-#include "cluster/raft/check.h"
 #include "cluster/storage/log_storage.h"
 #include "cluster/storage/testing/storage_story.h"
 #include "cluster/storage/testing/storage_victim.h"

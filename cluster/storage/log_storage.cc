@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstddef>
 #include <utility>
 
 #include "cluster/raft/check.h"

@@ -12,7 +12,6 @@
 #include <sys/statvfs.h>
 
 #include <filesystem>
-#include <iterator>
 #include <memory>
 #include <set>
 #include <string>

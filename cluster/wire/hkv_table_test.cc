@@ -5,7 +5,6 @@
 
 #include "cluster/wire/hkv_table.h"
 
-#include <cctype>
 #include <fstream>
 #include <regex>
 #include <sstream>

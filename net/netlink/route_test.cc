@@ -7,8 +7,6 @@
 #include <linux/if_addr.h>
 #include <netinet/in.h>
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "net/netlink/link.h"
 #include "net/netlink/rule.h"

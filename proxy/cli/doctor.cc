@@ -25,7 +25,6 @@
 #include "proxy/start/delay_measurement.h"
 #include "proxy/start/firewall_rules.h"
 #include "proxy/start/topology.h"
-#include "net/bpffs.h"
 #include "net/capabilities.h"
 #include "net/kernel_probe.h"
 #include "net/netlink/in_place.h"

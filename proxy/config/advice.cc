@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "proxy/config/advice.h"
 
-#include <algorithm>
 #include <array>
 #include <string>
 #include <vector>

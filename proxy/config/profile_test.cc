@@ -9,7 +9,6 @@
 #include <google/protobuf/util/message_differencer.h>
 #include <gtest/gtest.h>
 
-#include "absl/strings/str_cat.h"
 #include "proxy/config/emit.h"
 #include "proxy/config/load.h"
 

@@ -10,7 +10,6 @@
 #include <set>
 
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
 #include "net/steady_wait.h"
 #include "net/ip_address.h"

@@ -14,7 +14,6 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "proxy/api/record.pb.h"
-#include "proxy/kernel_part/kernel_data_plane.h"
 #include "proxy/kernel_part/record_map.h"
 
 namespace hedgerow {

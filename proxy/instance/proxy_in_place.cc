@@ -6,7 +6,6 @@
 
 #include <algorithm>
 
-#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "operate/log.h"
 #include "proxy/instance/proxy_instance.h"

@@ -8,7 +8,6 @@
 // for as long as a request may still be answered by it, and goes later. Part of ProxyInstance; what can change at all
 // says config/diff.h.
 
-#include <algorithm>
 #include <set>
 
 #include "absl/strings/str_cat.h"

@@ -5,7 +5,6 @@
 #pragma once
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
 #include "proxy/data_plane/data_plane.h"
 
 namespace hedgerow {

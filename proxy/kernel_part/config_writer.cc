@@ -25,7 +25,6 @@
 #include <algorithm>
 #include <cstring>
 #include <set>
-#include <vector>
 
 #include "proxy/kernel_part/config_spec.h"
 #include "proxy/kernel_part/config_writer.h"

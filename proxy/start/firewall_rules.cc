@@ -20,7 +20,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "absl/time/clock.h"
 #include "net/steady_wait.h"
 #include "absl/time/time.h"
 #include "net/capabilities.h"

@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "absl/time/clock.h"
 #include "net/steady_wait.h"
 
 namespace hedgerow {

@@ -2,7 +2,6 @@
 //
 // Appends: stored in the ring before they are acknowledged, with every byte, or left to the process. Then the
 // ring itself: both sizes of records, the way round its end, full, discarded, busy.
-#include <cstring>
 
 #include "bpf/tests/node/node_fixture.h"
 
