@@ -156,7 +156,7 @@ TEST_P(NodeTest, AClientWhoseReadsFillANodeLeavesOthersTheirs) {
   const std::unique_ptr<UdpSocket> flood = AnySocket();
   uint64_t sent = 0;
   ASSERT_TRUE(Eventually([&] {
-    for (int i = 0; i < 1024; ++i) ask(*flood, ++sent);
+    for (int i = 0; i < 4096; ++i) ask(*flood, ++sent);
     return Counter(1, "sources_limited", "reads") > 0;
   }));
   EXPECT_LT(StatusOf(1).waiting, raft::Options().reads_max) << "there is room";
