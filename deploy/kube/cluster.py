@@ -117,15 +117,7 @@ class Cluster:
     def _node(self, host: Host, number: int, archives: list[Path]) -> None:
         folder = self.folder / host.name
         (folder / "cni").mkdir(parents=True)
-        cgroup = f"hedgerow-kube-{host.name}"
-        for hierarchy in _hierarchies():
-            (hierarchy / cgroup).mkdir(exist_ok=True)
-            for file in ("cpuset.cpus", "cpuset.mems"):  # of version 1, where a new folder has none
-                if (hierarchy / file).exists() and hierarchy != _CGROUPS:
-                    (hierarchy / cgroup / file).write_text((hierarchy / file).read_text(encoding="ascii"), encoding="ascii")
-            for file, most in (("cpu.shares", 16384), ("cpu.weight", 1600)):  # beside builds, a node is to have its part of the processors
-                if (hierarchy / cgroup / file).exists():
-                    (hierarchy / cgroup / file).write_text(str(most), encoding="ascii")
+        make_cgroup(host.name)
         ipam = {"type": "host-local", "ranges": [[{"subnet": f"10.244.{number}.0/24"}]]}
         plugin = ({"type": "bridge", "bridge": "cni0", "isDefaultGateway": True, "ipMasq": False, "hairpinMode": True, "ipam": ipam}
                   if self.cni[number] == "bridge" else {"type": "ptp", "ipMasq": False, "ipam": {**ipam, "routes": [{"dst": "0.0.0.0/0"}]}})
@@ -187,6 +179,21 @@ def _hierarchies() -> list[Path]:
         return [_CGROUPS]
     found = {path.resolve() for path in _CGROUPS.iterdir() if (path / "cgroup.procs").exists()}
     return sorted(found, key=lambda path: path.name != "pids")
+
+
+def make_cgroup(name: str) -> list[Path]:
+    """Beside builds of this machine it is to have its part of the processors, as a machine has."""
+    made = []
+    for hierarchy in _hierarchies():
+        cgroup = hierarchy / f"hedgerow-kube-{name}"
+        cgroup.mkdir(exist_ok=True)
+        of_version_1 = {file: (hierarchy / file).read_text(encoding="ascii") for file in ("cpuset.cpus", "cpuset.mems")
+                        if hierarchy != _CGROUPS and (hierarchy / file).exists()}  # a new one has none
+        for file, value in {**of_version_1, "cpu.shares": "16384", "cpu.weight": "1600"}.items():
+            if (cgroup / file).exists():
+                (cgroup / file).write_text(value, encoding="ascii")
+        made.append(cgroup)
+    return made
 
 
 def _processes(cgroup: Path) -> list[int]:

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deploy.kube import programs
-from deploy.kube.cluster import DNS, PODS, Cluster
+from deploy.kube.cluster import DNS, PODS, Cluster, make_cgroup
 from deploy.lab.waiting import until
 
 TIMEOUT_S = 2.0
@@ -49,7 +49,10 @@ class Load:
                                          ("node", 0, f"/run/netns/{node.netns}")):
                 out = tempfile.TemporaryFile("w+")
                 words = ["nsenter", f"--net={space}", sys.executable, programs.HERE / "load.py", DNS, _RATE, seconds, sockets, TIMEOUT_S, _NAME]
-                self._clients[f"{node.name}: {kind}"] = subprocess.Popen([str(word) for word in words], stdout=out), out
+                child = subprocess.Popen([str(word) for word in words], stdout=out)
+                for cgroup in make_cgroup("clients"):
+                    (cgroup / "cgroup.procs").write_text(str(child.pid), encoding="ascii")
+                self._clients[f"{node.name}: {kind}"] = child, out
         self._end = time.monotonic() + seconds
 
     def result(self) -> dict[str, dict]:
@@ -110,6 +113,12 @@ class Events:
         """Every pod of the last rollout is ready, and no other one is left."""
         self.cluster.kubectl("-n=kube-system", "rollout", "status", "deployment/coredns", "--timeout=120s")
         until(lambda: len(self.cluster.get("pods", "-n=kube-system", "-lk8s-app=kube-dns")) == count, 120, lambda: "CoreDNS' pods do not settle", 0.5)
+
+    def spread(self) -> None:
+        """One on each node, also where a smaller number has left both on one: a rollout sees to it."""
+        self.settle()
+        while len(self.cluster.pods("k8s-app=kube-dns", "kube-system", "a")) != 1:
+            self.rollout("")
 
     # -- of the proxy --------------------------------------------------------------------------------------
 
@@ -178,7 +187,7 @@ class Events:
             row.update(sent=row["sent"] + sent, lost=row["lost"] + sum(map(len, lost.values())), p999_ms=max(row["p999_ms"], slowest))
             print(f"{system}: {name} ({node}): {sum(map(len, lost.values()))} of {sent} lost, p99.9 {slowest} ms"
                   + "".join(f"\n    {client}: {len(times)}, sent at {times[0]} to {times[-1]} s" for client, times in lost.items()), flush=True)
-            self.settle()
+            self.spread()
 
 
 def dns_events(events: Events) -> list[tuple]:
