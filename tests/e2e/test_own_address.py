@@ -107,7 +107,7 @@ def test_a_daemon_that_dies_leaves_the_kernel_part_at_work_and_then_the_address(
     wait_until(lambda: product.figure("requests") > before + 100, timeout_s=20, what="requests")
     assert load.end() == []
     end(product, signal.SIGKILL)
-    lab.client.run(["nft", "flush", "map", "inet", f"hedgerow-{product.instance}", "lent4"])  # as when 20 s are over
+    lab.client.run(["nft", "flush", "map", "inet", f"hedgerow-{product.instance}", "lent4"])  # as when its time is over
     # A port of its own that the load has had keeps its way.
     wait_until(lambda: asker.asks(BOX) == "['ConnectionRefusedError']", what="the host's own again")
     assert "nftables hedgerow-" in product.clean().stdout
