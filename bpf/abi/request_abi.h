@@ -478,6 +478,11 @@ enum hr_clock_kind {
 #define HR_CLOCK_FRAME_BYTES 60
 #define HR_CLOCK_TAG_BYTES 6 /* the Ethernet destination */
 
+/* What tests set as the programs' time: `ahead` of the kernel's, or, with the highest bit, all of it, so that it
+ * stands. */
+#define HR_TEST_STILL (1ull << 63)
+#define HR_TEST_TIME(now_ns, ahead) ((ahead)&HR_TEST_STILL ? (ahead) & ~HR_TEST_STILL : (now_ns) + (ahead))
+
 /*
  * Grouped by writer and reader, a cache line (pair) each: the lap's own words, words that every splitter reads, words
  * that every splitter writes.
@@ -509,7 +514,7 @@ struct hr_wheel {
   __u64 handover;          /* services whose leader was newly announced, one bit each: the next lap takes them over */
   __u64 shortest_delay_ns; /* of all services now; written by the daemon where delays are adaptive, 0 = as loaded */
   __u64 hedge_until_ns;    /* the daemon's sign of life: past this time nothing new is hedged; 0 = for ever */
-  __u64 test_ahead_ns;     /* with test_clock: how far the programs' time is ahead of the kernel's */
+  __u64 test_ahead_ns;     /* with test_clock: how far the programs' time is ahead of the kernel's (HR_TEST_TIME) */
   __u64 backends_here;     /* not 0: a backend is on this host, and its answers come by lo. Written by the daemon */
   __u64 read_pad2[3];
 

@@ -357,6 +357,7 @@ TEST_F(GateTest, WithFqALapGetsItsDepartureTimeAndNothingElseDoes) {
   DataPlaneSpec spec = Spec();
   spec.clock_kind = HR_CLOCK_FQ;
   Start(spec);
+  LetTimeRun();  // the gate asks the kernel itself
   const uint64_t before_ns = NowNs();
   const RunResult run = Leave(Tagged(DnsRequest4(1)), HR_MARK_LAP | 7, 40'000'000);
   EXPECT_EQ(run.verdict, kUntouched);

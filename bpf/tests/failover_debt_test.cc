@@ -78,7 +78,6 @@ TEST_F(FailoverDebtTest, WhileTooManyAreOwedASuspectBackendCountsAsDown) {
   EXPECT_THAT(around.changes, Contains(Pair("dns4.failover_sends", 1)));
   EXPECT_THAT(around.changes, Not(Contains(Key("dns4.extra_sends"))));
   MakeSuspect(kDns4B);
-  LetTimePayFromNowOn(kDns4Service);
   const RunResult alone = Split(DnsRequest4(2));
   EXPECT_EQ(Read(alone.packet).destination, kA4) << "no other is known to be better";
   EXPECT_THAT(alone.changes, Not(Contains(Key("dns4.failover_sends"))));

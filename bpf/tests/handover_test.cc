@@ -376,7 +376,7 @@ TEST_F(HandoverTest, AtRestNobodyIsHurried) {
   BackendState(kHkv4C).health = HR_DOWN;
   BackendState(kHkv4C).health_since_ns = NowNs();
   BackendState(kHkv4C).probe_counter = 1;
-  usleep(2000);
+  Advance(2 * kMillisecond);
   const uint32_t request = Ask(1);
   ASSERT_EQ(SentTo(request) & 0b100u, 0u);
   EXPECT_THAT(HandOver(), IsEmpty());
@@ -468,6 +468,7 @@ TEST_F(HandoverTest, AHurryThatFailsLeavesTheClockRunning) {
 
 // Under traffic from four threads. Afterwards nothing is lost, twice, or counted wrongly.
 TEST_F(HandoverTest, NothingIsLostWhenLeadersChangeAllTheTime) {
+  LetTimeRun();
   volatile hr_service_config &service = ServiceConfig(kHkv4Service);
   ServicePolicy(kHkv4Service).delay_ns = 300'000;
   service.deadline_ns = 3 * kMillisecond;

@@ -24,6 +24,9 @@ namespace {
 // A lap takes a few thousand steps; the wheel has 10240 slots. Far more laps than it takes: a bound, not a
 // duration.
 constexpr int kLapsForTheWholeWheel = 100;
+// What a run takes of the time that stands: two are apart by more than what HR_WAIT tells apart.
+constexpr uint64_t kRunNs = 20'000;
+static_assert(kRunNs > 2 * (HR_WAIT_MASK + 1));
 
 ServiceSpec MakeService(const char *name, const char *vip, uint16_t port, const hr_profile &profile,
                         std::vector<BackendSpec> backends) {
@@ -186,8 +189,8 @@ void PacketTest::Start(const DataPlaneSpec &spec) {
   auto plane = KernelDataPlane::Load(spec);
   ASSERT_TRUE(plane.ok()) << plane.status();
   auto loaded = std::make_shared<LoadedPlane>();
-  loaded->spec = spec;
   loaded->plane = *std::move(plane);
+  loaded->spec = loaded->plane->spec();
   const auto &maps = loaded->plane->object().skeleton()->maps;
   loaded->configs = Open(maps.configs);
   loaded->live = Open(maps.data_live);
@@ -216,11 +219,13 @@ void PacketTest::Use(std::shared_ptr<LoadedPlane> loaded) {
 // Everything as it was right after loading.
 void PacketTest::Reset() {
   const auto &maps = skeleton()->maps;
+  ASSERT_TRUE(plane().config().MoveBackends(loaded_->spec, 0).ok());  // an earlier test may have moved them
   auto clear = [](const MappedArray &array, size_t element_bytes) {
     for (uint32_t i = 0; i < array.entries(); ++i) memset(const_cast<char *>(array.At<char>(i)), 0, element_bytes);
   };
   clear(loaded_->requests, sizeof(hr_request));
   clear(loaded_->wheel, sizeof(hr_wheel));
+  if (time_stands_) Wheel().test_ahead_ns = HR_TEST_STILL | NowNs();
   clear(loaded_->backend_states, sizeof(hr_backend_state));
   clear(loaded_->service_states, sizeof(hr_service_state));
   clear(loaded_->tuning, sizeof(hr_backend_tuning));
@@ -266,7 +271,8 @@ void PacketTest::TearDown() {
 uint64_t PacketTest::NowNs() {
   timespec now{};
   clock_gettime(CLOCK_MONOTONIC, &now);
-  return static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec) + Wheel().test_ahead_ns;
+  const uint64_t kernels_ns = static_cast<uint64_t>(now.tv_sec) * kSecond + static_cast<uint64_t>(now.tv_nsec);
+  return HR_TEST_TIME(kernels_ns, Wheel().test_ahead_ns);
 }
 
 Changes PacketTest::CountersByName() {
@@ -310,6 +316,7 @@ RunResult PacketTest::RunUncounted(bpf_program *program, const Bytes &packet, co
               .data_size_in = static_cast<uint32_t>(packet.size()),
               .data_size_out = static_cast<uint32_t>(result.packet.size()), .ctx_in = &in, .ctx_out = &out,
               .ctx_size_in = sizeof(in), .ctx_size_out = sizeof(out));
+  if (Wheel().test_ahead_ns & HR_TEST_STILL) Advance(kRunNs);
   const int error = bpf_prog_test_run_opts(bpf_program__fd(program), &options);
   EXPECT_EQ(error, 0) << "BPF_PROG_TEST_RUN of " << bpf_program__name(program) << ": " << strerror(-error);
   result.verdict = static_cast<int>(options.retval);

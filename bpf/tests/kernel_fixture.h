@@ -2,9 +2,9 @@
 //
 // What every packet test stands on: the real KernelDataPlane::Load in a network namespace of the test process,
 // one call that runs a program on a packet through BPF_PROG_TEST_RUN, and what came of it: verdict, packet,
-// counters that changed, and the clones that were really sent on the clock's link. The programs' time is set forward,
-// or time-dependent state through the mapped arrays, so that no test waits for a deadline. Every test ends with the
-// checks of invariants.h.
+// counters that changed, and the clones that were really sent on the clock's link. The programs' time stands, but for
+// 20 us a run, and is set forward, or time-dependent state through the mapped arrays, so that no test waits for a
+// deadline or finds one passed. Every test ends with the checks of invariants.h.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -221,9 +221,8 @@ class PacketTest : public ::testing::Test {
   // The programs' time, which Advance() sets forward.
   uint64_t NowNs();
   void Advance(uint64_t ns) { Wheel().test_ahead_ns = Wheel().test_ahead_ns + ns; }
-  // Time pays for what a service owes from its next send on: a tick (17 ms) that ends between two sends of a test that
-  // is about something else pays nothing.
-  void LetTimePayFromNowOn(uint32_t service) { ServiceState(service).paid_tick = 0; }
+  // From now on it is the kernel's, for threads that run programs at once.
+  void LetTimeRun() { Wheel().test_ahead_ns = 0; }
   static uint32_t StateMapEntries(bpf_map *map);
 
   // Frames of the services, whole.
@@ -236,6 +235,9 @@ class PacketTest : public ::testing::Test {
   static Bytes DnsRequest4(uint16_t id, std::string_view name = "www.example.org", uint16_t port = kClientPort);
   static Bytes DnsReply4(uint16_t id, const char *backend, uint8_t rcode = 0, std::string_view name = "www.example.org",
                          uint16_t port = kClientPort);
+
+ protected:
+  bool time_stands_ = true;  // for a fixture's constructor
 
  private:
   void Use(std::shared_ptr<LoadedPlane> loaded);

@@ -113,7 +113,7 @@ class Client {
 
 class LiveTest : public PacketTest {
  protected:
-  explicit LiveTest(net::Mechanism mechanism = net::Mechanism::kAuto) : mechanism_(mechanism) {}
+  explicit LiveTest(net::Mechanism mechanism = net::Mechanism::kAuto) : mechanism_(mechanism) { time_stands_ = false; }
 
   void SetUp() override {
     PacketTest::SetUp();

@@ -26,6 +26,7 @@ constexpr auto kDuration = std::chrono::milliseconds(1500);
 
 class RaceTest : public PacketTest {
  protected:
+  RaceTest() { time_stands_ = false; }
   void Step(std::mt19937 &random) {
     const auto id = static_cast<uint16_t>(random() % ids_);
     const char *backend = random() % 2 ? kA4 : kB4;

@@ -75,7 +75,7 @@ TEST_F(TraceFilterTest, ATracerThatDiedIsForgottenWhenItsLeaseHasPassed) {
   Split(DnsRequest4(1));
   EXPECT_EQ(Events().size(), 1u);
   source_->Renew(NowNs() + 30 * kMillisecond);  // and never again
-  usleep(40'000);
+  Advance(40 * kMillisecond);
   Reply(DnsReply4(1, kA4));
   EXPECT_TRUE(Events().empty());
   EXPECT_EQ(Memory().lease_ns, 0u) << "the program that noticed has switched it off";
