@@ -28,7 +28,7 @@
 namespace hedgerow::net {
 
 // Longer than the next daemon takes to come, shorter than stale backends can be borne.
-inline constexpr absl::Duration kInPlaceLife = absl::Seconds(10);
+inline constexpr absl::Duration kInPlaceLife = absl::Seconds(7);
 
 // SO_MARK of this host's own questions to a backend whose address may be lent: they go to the backend.
 inline constexpr uint32_t kOwnQuestionMark = 0x48520000;

@@ -16,8 +16,8 @@ namespace {
 
 // A lost clock packet costs hedges until it is found: looked for ten times a second, which reads a few words.
 constexpr absl::Duration kTick = SelfTest::kTick;
-// A third of what VIPs in place live without it: each is a change of the host's rules, which others may look at.
-constexpr int kRenewInPlaceSeconds = 3;
+// VIPs in place live for three of these: each is a change of the host's rules, which others may look at.
+constexpr int kRenewInPlaceSeconds = 2;
 
 }  // namespace
 

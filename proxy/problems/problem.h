@@ -66,7 +66,7 @@ namespace hedgerow {
   X(kRulesIn, rules_in, others, "answers of a VIP do not reach this host's sockets",                               \
     "in firewall rules that name the uplink (`iifname`, `-i`) name the proxy interface as well, or leave `vip_route` at `auto`")                   \
   X(kInPlaceLost, in_place_lost, others, "a VIP in place cannot be taken over: its owner serves it",                 \
-    "the text has the reason; tried again every 3 s, or each minute where clients got nothing (see other problems)")                                                     \
+    "the text has the reason; tried again every 2 s, or each minute where clients got nothing (see other problems)")                                                     \
   X(kClientsDropped, clients_dropped, clients,                                                                     \
     "three packets or more of the last minute, which this host would have forwarded to a VIP, came from none of the service's `clients` (`not_a_client`): these clients get nothing", \
     "list their network, as it is when the packets leave this host, in `clients` ([config.md](config.md#who-may-use-a-vip)), or find out what sends them") \
