@@ -21,10 +21,11 @@ class InPlaceTest : public NamespaceTest {
   static int Lists(const std::string& what, const std::string& line) {
     return Shell("nft list " + what + " | tr -s '\\n\\t ' ' ' | grep -qF '" + line + "'");
   }
-  // It lives for 20 s from when it was put or renewed.
+  // It lives for kInPlaceLife from when it was put or renewed.
   static bool IsFresh(const std::string& what, const std::string& element) {
     int fresh = 1;
-    for (int seconds = 16; seconds < 20 && fresh != 0; ++seconds)
+    const auto life = static_cast<int>(absl::ToInt64Seconds(kInPlaceLife));
+    for (int seconds = life - 4; seconds < life && fresh != 0; ++seconds)
       fresh = Lists(what, absl::StrCat(element, " expires ", seconds, "s"));
     return fresh == 0;
   }
