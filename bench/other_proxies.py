@@ -94,11 +94,12 @@ class Dnsdist(OtherProxy):
         return ["/usr/bin/dnsdist", "--supervised", "--disable-syslog", "--config", str(file)]
 
 
-def rss_bytes(pids: list[int]) -> int:
-    """Resident memory; pages that processes share (nginx's workers and their master) count once (Pss)."""
+def rss_bytes(pids: list[int], field: str = "Pss") -> int:
+    """Resident memory; pages that processes share (nginx's workers and their master) count once (Pss), so that it changes as others of the
+    same libraries begin and end. `Rss` does not."""
     total = 0
     for pid in pids:
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii").splitlines():
-            if line.startswith("Pss:"):
+            if line.startswith(f"{field}:"):
                 total += int(line.split()[1]) * 1024
     return total

@@ -73,7 +73,7 @@ def rate_of(hook: str, rate: float) -> float:
 
 def memory(rig) -> dict[str, int]:
     pids = rig.pids()
-    return {"rss_bytes": rss_bytes(pids), "map_bytes": map_bytes(pids)}
+    return {"rss_bytes": rss_bytes(pids, "Rss"), "map_bytes": map_bytes(pids)}
 
 
 def grown(before: dict[str, int], after: dict[str, int]) -> dict:
