@@ -138,9 +138,6 @@ class Source(threading.Thread):
         self._changed = changed
         self.known: list | None = None
 
-    def listed(self) -> list:
-        raise NotImplementedError
-
     def follow(self) -> Iterator[list]:
         raise NotImplementedError
 
@@ -221,11 +218,11 @@ class Resolver:
     def __init__(self, servers: list[tuple[str, int]]):
         self._servers = servers
 
-    def ask(self, name: str, kind: int, aliases: int = 8) -> tuple[list[bytes | tuple], float]:
+    def ask(self, name: str, kind: int, aliases: int = 8) -> tuple[list[str | tuple], float]:
         """The records of a name that may be an alias, and for how long they are good. A name that does not exist has none."""
         labels = b"".join(bytes([len(label)]) + label.encode("latin-1") for label in name.split("."))
         query = os.urandom(2) + struct.pack("!5H", 0x0100, 1, 0, 0, 0) + labels + struct.pack("!BHH", 0, kind, 1)
-        records, ttl, alias = self._read(self._exchange(query), len(query), name, kind)
+        records, ttl, alias = self._exchange(query, name, kind)
         if alias == name.lower() or records:
             return records, ttl
         if not aliases:
@@ -233,21 +230,12 @@ class Resolver:
         records, shorter = self.ask(alias, kind, aliases - 1)
         return records, min(ttl, shorter)
 
-    def _exchange(self, query: bytes) -> bytes:
+    def _exchange(self, query: bytes, name: str, kind: int) -> tuple[list, float, str]:
         servers, failed = self._servers or [
             (words[1], 53) for words in map(str.split, Path("/etc/resolv.conf").read_text(encoding="utf-8").splitlines()) if words[:1] == ["nameserver"] and words[1:]], []
-        for server, kind in ((server, kind) for server in servers for kind in (socket.SOCK_STREAM, socket.SOCK_DGRAM)):
+        for server, protocol in ((server, protocol) for server in servers for protocol in (socket.SOCK_STREAM, socket.SOCK_DGRAM)):
             try:
-                with socket.socket(socket.AF_INET6 if ":" in server[0] else socket.AF_INET, kind) as asked:
-                    asked.settimeout(ANSWER_S)
-                    asked.connect(server)
-                    if kind == socket.SOCK_STREAM:
-                        asked.sendall(len(query).to_bytes(2, "big") + query)
-                        with asked.makefile("rb") as reader:
-                            answer = reader.read(int.from_bytes(reader.read(2), "big"))
-                    else:
-                        asked.send(query)
-                        answer = asked.recv(65535)
+                answer = self._answer(server, protocol, query)
                 flags = int.from_bytes(answer[2:4], "big")
                 if answer[:2] != query[:2] or answer[12:len(query)].lower() != query[12:].lower() or not flags & 0x8000:
                     raise ValueError("an answer to another question")
@@ -255,10 +243,31 @@ class Resolver:
                     raise ValueError("an answer that was cut short")
                 if flags & 15 not in (0, 3):
                     raise ValueError(f"DNS error {flags & 15}")
-                return answer
-            except (OSError, ValueError) as error:
+                return self._read(answer, len(query), name, kind)
+            except (OSError, ValueError, LookupError, struct.error) as error:
                 failed.append(f"{server[0]}: {error}")
         raise OSError("; ".join(dict.fromkeys(failed)) or "no DNS server is known")
+
+    @staticmethod
+    def _answer(server: tuple[str, int], protocol: int, query: bytes) -> bytes:
+        """Within ANSWER_S, also of a server that sends a byte now and then."""
+        until = time.monotonic() + ANSWER_S
+        with socket.socket(socket.AF_INET6 if ":" in server[0] else socket.AF_INET, protocol) as asked:
+            asked.settimeout(ANSWER_S)
+            asked.connect(server)
+            if protocol == socket.SOCK_DGRAM:
+                asked.send(query)
+                return asked.recv(65535)
+            asked.sendall(len(query).to_bytes(2, "big") + query)
+            answer = b""
+            while len(answer) < 2 + int.from_bytes(answer[:2].ljust(2, b"\xff"), "big"):
+                if (left := until - time.monotonic()) <= 0:
+                    raise TimeoutError("timed out")
+                asked.settimeout(left)
+                if not (more := asked.recv(65535)):
+                    raise ValueError("an answer that was cut short")
+                answer += more
+            return answer[2:]
 
     @staticmethod
     def _read(answer: bytes, at: int, name: str, kind: int) -> tuple[list, float, str]:
@@ -270,7 +279,8 @@ class Resolver:
             if is_of == CNAME:
                 aliases[owner] = read_name(answer, at)[0]
             elif is_of == kind:
-                found.append((owner, (*struct.unpack_from("!3H", answer, at), read_name(answer, at + 6)[0]) if kind == SRV else answer[at:at + length]))
+                found.append((owner, (*struct.unpack_from("!3H", answer, at), read_name(answer, at + 6)[0]) if kind == SRV else
+                              str((ipaddress.IPv4Address if kind == A else ipaddress.IPv6Address)(answer[at:at + length]))))
             ttls.append(ttl)
             at += length
         alias = name.lower()
@@ -295,7 +305,7 @@ class Names(Source):
         self._ttl, found = LONGEST_TTL_S, {}
         targets = [(0, 1, self._port, self._name)] if self._port else self._ask(self._name, SRV)[:MOST_TARGETS]
         for priority, weight, port, target in targets:
-            for address in (str(ipaddress.ip_address(each)) for each in (self._ask(target, A if version == 4 else AAAA) if target else [])):
+            for address in self._ask(target, A if version == 4 else AAAA) if target else []:
                 name = backend_name({}, address) if self._port else f"{target.split('.')[0]}-{port}"
                 found.setdefault((address, port), Endpoint(name, address, port, priority, weight))
         names = collections.Counter(each.name for each in found.values())
@@ -493,19 +503,15 @@ class File:
         return subprocess.run([self._hedgerow, *words], capture_output=True, text=True, check=False, timeout=60)
 
 
-def configure_once(arguments: argparse.Namespace, sources: dict[str, Source]) -> int:
-    """Before the daemon starts: what can be known within a few seconds, else the last known list, else the template."""
-    known, deadline = dict.fromkeys(sources), time.monotonic() + arguments.patience
-    while None in known.values():
-        for name in (name for name in known if known[name] is None):
-            try:
-                known[name] = sources[name].listed()
-            except (Gone, *FAILURES) as error:
-                log(f"cannot list {sources[name]}: {type(error).__name__}: {error}")
-        if time.monotonic() > deadline:
-            break
-        if None in known.values():
-            time.sleep(0.5)
+def configure_once(arguments: argparse.Namespace, sources: dict[str, Source], changed: threading.Event) -> int:
+    """Before the daemon starts: what is known within the patience, whatever a registry does, else the last known list, else the template."""
+    deadline = time.monotonic() + arguments.patience
+    for source in sources.values():
+        source.start()
+    while any(source.known is None for source in sources.values()) and (left := deadline - time.monotonic()) > 0:
+        changed.wait(left)
+        changed.clear()
+    known = {name: source.known for name, source in sources.items()}
     file = File(arguments)
     try:
         file.replace(Wanted(arguments, sources).text(known))
@@ -669,11 +675,11 @@ def main() -> int:
     arguments = parse()
     changed = threading.Event()
     sources = sources_of(arguments, changed)
-    if arguments.once:
-        return configure_once(arguments, sources)
     global _writer
-    _writer = threading.Thread(target=write_log, daemon=True)
     try:
+        if arguments.once:
+            return configure_once(arguments, sources, changed)
+        _writer = threading.Thread(target=write_log, daemon=True)
         _writer.start()
         keep(arguments, sources, changed)
     except RuntimeError as error:
