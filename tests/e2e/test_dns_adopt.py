@@ -10,21 +10,21 @@ from harness.dns import who_answers
 from harness.product import BIN, wait_until
 
 pytestmark = pytest.mark.own
+GLIBC_WAITS_S = 4.9  # 5 s for a server that does not answer, before it asks the next one
 RESOLV = 'mount --bind "$0" /etc/resolv.conf; exec "$@"'
 STUB = ('mount --bind "$0" /etc/resolv.conf; text=$(cat "$2"); mount -t tmpfs none /run; mkdir -p "$(dirname "$1")"; '
         'printf "%s\\n" "$text" > "$1"; shift 2; exec "$@"')
 
-# Asks for one name after the other, and says how long the longest took and how many failed.
+# Asks for so many names, one after the other, and says how long the longest and the median took and how many failed.
 LOOP = """
 import json, subprocess, sys, time
 took, failed = [], 0
-end = time.monotonic() + float(sys.argv[1])
-while time.monotonic() < end:
+for _ in range(int(sys.argv[1])):
     begin = time.monotonic()
     done = subprocess.run(["getent", "-s", "dns", "hosts", "n%d.example.test" % (len(took) % 100)], stdout=subprocess.PIPE, check=False)
     took.append(time.monotonic() - begin)
     failed += done.returncode != 0 or b"198.51.100." not in done.stdout
-print(json.dumps({"asked": len(took), "failed": failed, "worst_s": round(max(took), 4)}))
+print(json.dumps({"asked": len(took), "failed": failed, "worst_s": round(max(took), 4), "median_s": round(sorted(took)[len(took) // 2], 4)}))
 """
 
 
@@ -50,8 +50,8 @@ class Adopted:
     def plan(self, *options: str, **more) -> dict:
         return json.loads(self.dns("adopt", "--dry-run", "--json", *options, **more).stdout)
 
-    def asks(self, seconds: float) -> dict:
-        return json.loads(self.inside("/usr/bin/python3", "-c", LOOP, str(seconds), timeout=60).stdout)
+    def asks(self, number: int) -> dict:
+        return json.loads(self.inside("/usr/bin/python3", "-c", LOOP, str(number), timeout=300).stdout)
 
 
 @pytest.fixture
@@ -74,18 +74,18 @@ def test_a_stopped_server_fails_no_lookup_and_release_gives_everything_back(lab,
     adopted = host()
     before = adopted.resolv.read_bytes()
     servers["a"].stall()
-    assert adopted.asks(0.1)["worst_s"] >= 4.9, "the control: glibc waits 5 s for a server"
+    assert adopted.asks(1)["worst_s"] >= GLIBC_WAITS_S, "the control"
     servers["a"].resume()
     plan = adopted.plan()
     assert plan["servers"] == [each.ipv4 for each in lab.replicas] and plan["differences"] == []
     assert not adopted.file.exists(), "a dry run writes nothing"
     adopted.dns("adopt")
-    assert adopted.asks(1)["failed"] == 0
+    assert adopted.asks(20)["failed"] == 0
     servers["a"].stall()
-    done = adopted.asks(4)
+    done = adopted.asks(50)
     print(done)
     servers["a"].resume()
-    assert done["failed"] == 0 and done["asked"] > 20 and done["worst_s"] < 2, done
+    assert done["failed"] == 0 and done["worst_s"] < GLIBC_WAITS_S and done["median_s"] < 0.5, done
     status = json.loads(lab.client.run([BIN / "hedgerow", "status", "--json", "--socket", adopted.socket]).stdout)
     assert int(status["services"][0]["requests"]) >= done["asked"], "the proxy has served them"
     assert "serves" in adopted.dns("adopt").stdout, "again, as after a change of DHCP"
