@@ -102,7 +102,8 @@ def _add_global_facts(facts: Snapshot, instance: str) -> None:
     bpffs = [fields[1] for fields in mounts if fields[2] == "bpf"]
     for mount in bpffs:
         facts[f"bpffs on {mount}"] = MOUNTED
-        for path in Path(mount).rglob("*"):
+        # Others' pins may go meanwhile, which os.walk takes as it comes.
+        for path in (Path(folder, name) for folder, folders, files in os.walk(mount) for name in (*folders, *files)):
             parts = path.relative_to(mount).parts
             if instance in parts:
                 facts[f"pin {path}"] = True
