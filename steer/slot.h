@@ -43,6 +43,7 @@ struct Slot {
   bool ready = false;         // this worker has sent READY=1
   bool says_ready = false;    // its workers send READY=1, so the next ones are waited for until they do
   bool is_silent = false;
+  bool came_back = false;  // an adopted one: it serves again, because the next one ended
   AdoptedSocket udp{}, tcp{};
 
   const AdoptedSocket& socket(Transport transport) const { return transport == Transport::kUdp ? udp : tcp; }

@@ -53,6 +53,11 @@ std::optional<size_t> EmptySlotFor(const std::vector<Slot>& slots, const Adopted
   return chosen;
 }
 
+bool HasSlot(const std::vector<Slot>& slots, const Process& process) {
+  return std::any_of(slots.begin(), slots.end(),
+                     [&](const Slot& slot) { return slot.worker.pid == process.pid && !slot.empty(); });
+}
+
 std::string Without(const Process& process, const std::string& why) {
   return absl::StrCat("process ", ToString(process), " has sockets of the group and no slot, ", why,
                       ": it gets nothing but what finds no other worker");
@@ -96,19 +101,50 @@ Placement Place(const std::vector<Slot>& slots, const std::vector<AdoptedWorker>
     }
   }
   const size_t serving = CountServing(slots);
-  for (size_t i = 0; i < left.size(); ++i) {
-    const int generation = next && i < serving ? NextGeneration(placement.slots, placement.slots[i]) : -1;
+  const bool overlaps = slots.size() > serving;
+  size_t i = 0;
+  for (const AdoptedWorker* worker : left) {
+    // One worker of the next generation that restarts: the others have their slots.
+    while (!next && i < serving && !(overlaps && slots[i].came_back)) ++i;
+    const bool takes = i < serving && (next || !HasSlot(placement.slots, worker->process));
+    const int generation = takes ? NextGeneration(placement.slots, placement.slots[i]) : -1;
     if (generation < 0) {
-      placement.waiting.push_back(left[i]->process);
+      placement.waiting.push_back(worker->process);
+      i += takes;
       continue;
     }
     placement.slots.push_back(placement.slots[i]);
     placement.slots.back().role = Role::kFormer;
     placement.slots[i].udp = placement.slots[i].tcp = {};
     placement.slots[i].generation = generation;
-    settle(i, *left[i]);
+    placement.slots[i].came_back = false;
+    settle(i++, *worker);
   }
   return placement;
+}
+
+std::vector<int> ComeBack(std::vector<Slot>& slots) {
+  std::vector<int> back;
+  const size_t serving = CountServing(slots);
+  for (size_t i = 0; i < serving; ++i) {
+    size_t newest = 0;
+    const auto age = [&](size_t at) {
+      return (slots[i].generation - slots[at].generation + HR_STEER_GENERATIONS) % HR_STEER_GENERATIONS;
+    };
+    for (size_t at = serving; slots[i].empty() && at < slots.size(); ++at) {
+      if (slots[at].number == slots[i].number && !slots[at].empty() && (newest == 0 || age(at) < age(newest)))
+        newest = at;
+    }
+    if (newest == 0) continue;
+    slots[newest].role = Role::kServing;
+    slots[newest].weight = slots[i].weight;
+    slots[newest].drained = slots[i].drained;
+    slots[newest].came_back = true;
+    slots[i] = slots[newest];
+    slots.erase(slots.begin() + static_cast<ptrdiff_t>(newest));
+    back.push_back(static_cast<int>(i));
+  }
+  return back;
 }
 
 absl::StatusOr<std::unique_ptr<AdoptedSlots>> AdoptedSlots::Adopt(KernelGroup* group, const SocketSearch& search,
@@ -284,15 +320,23 @@ void AdoptedSlots::Close(const std::set<uint64_t>& cookies, std::vector<std::str
       AdoptedSocket& socket = slots_[i].socket(transport);
       if (socket.cookie == 0 || cookies.contains(socket.cookie)) continue;
       socket = {};
+      slots_[i].came_back = false;
       lines.push_back(absl::StrCat("slot ", slots_[i].number, ": process ", ToString(slots_[i].worker), " closed its ",
                                    NameOf(transport), " socket"));
     }
+  }
+  const std::vector<Slot> before = slots_;
+  for (const int slot : ComeBack(slots_)) {
+    Slot& now = slots_[static_cast<size_t>(slot)];
+    now.restarts = before[static_cast<size_t>(slot)].restarts + 1;
+    lines.push_back(absl::StrCat("slot ", slot, ": process ", ToString(now.worker), " serves it again"));
   }
   std::erase_if(slots_, [](const Slot& slot) { return slot.role == Role::kFormer && slot.empty(); });
 }
 
 void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
   if (!placement.fills.empty()) next_check_ = absl::InfinitePast();
+  std::set<size_t> failed;
   for (const Placement::Fill& fill : placement.fills) {
     const auto socket = OpenSocket(fill.socket);
     const absl::Status status =
@@ -300,10 +344,18 @@ void AdoptedSlots::Take(Placement placement, std::vector<std::string>& lines) {
             ? group_->Insert(fill.transport, placement.slots[static_cast<size_t>(fill.slot)].place(), socket->get())
             : socket.status();
     if (status.ok()) continue;
+    failed.insert(static_cast<size_t>(fill.slot));
     placement.slots[static_cast<size_t>(fill.slot)].socket(fill.transport) = {};
-    cookies_.clear();  // search again: one of the two sockets is closing
+    certain_ = false;  // search again: one of the two sockets is closing
     if (!absl::IsNotFound(status) && !absl::IsAlreadyExists(status)) problems_.push_back(std::string(status.message()));
   }
+  // A next worker is taken with all of its sockets, or the former one serves on.
+  for (const size_t i : failed) {
+    if (i >= count() || placement.slots[i].generation == slots_[i].generation) continue;
+    RemoveSockets(placement.slots[i]);
+    placement.slots[i].udp = placement.slots[i].tcp = {};
+  }
+  ComeBack(placement.slots);
   for (size_t i = 0; i < count(); ++i) {
     const Slot& now = placement.slots[i];
     if (now.empty() || (now.restarts == slots_[i].restarts && now.worker.pid == slots_[i].worker.pid &&
@@ -364,14 +416,11 @@ absl::Status AdoptedSlots::Follow(absl::Time now, std::vector<std::string>& line
   Placement placement = Place(slots_, found->workers);
   // As many new workers as there are slots, none of a process that has one, are the daemon that follows.
   const bool is_next = placement.waiting.size() >= count() &&
-                       std::none_of(placement.waiting.begin(), placement.waiting.end(), [&](const Process& waiting) {
-                         return std::any_of(slots_.begin(), slots_.end(), [&](const Slot& slot) {
-                           return slot.worker.pid == waiting.pid && !slot.empty();
-                         });
-                       });
-  Take(is_next ? Place(slots_, found->workers, true) : std::move(placement), lines);
+                       std::none_of(placement.waiting.begin(), placement.waiting.end(),
+                                    [&](const Process& waiting) { return HasSlot(slots_, waiting); });
   certain_ = true;
   Know(*found);
+  Take(is_next ? Place(slots_, found->workers, true) : std::move(placement), lines);
   if (!certain_) next_look_ = now + kLookAgain;
   return absl::OkStatus();
 }

@@ -3,7 +3,8 @@
 // A group over the sockets of a running daemon: puts them into slots, attaches the programs, and follows the daemon. A
 // worker that restarts with new sockets takes a slot that has become empty; one whose sockets its parent keeps is the
 // same slot with another pid. New workers for all slots, while the former ones live, are the daemon's next generation:
-// they take the slots, and the former ones keep their flows until they close. Used by `hedgerow steer adopt`.
+// they take the slots, and the former ones keep their flows until they close; if the new ones end first, the former
+// ones serve again. Used by `hedgerow steer adopt`.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +34,10 @@ struct Placement {
 // A socket stays in its slot. A new one goes to the slot of its worker's other socket, else to an empty slot, the
 // former one of the same process first. `next`: workers that are left over are the next generation. Pure.
 Placement Place(const std::vector<Slot>& slots, const std::vector<AdoptedWorker>& found, bool next = false);
+
+// Where the next worker has no socket (a start that failed), the newest of its slot's former ones serves again. Returns
+// these slots. Pure.
+std::vector<int> ComeBack(std::vector<Slot>& slots);
 
 // One owner's thread.
 class AdoptedSlots {
@@ -90,7 +95,7 @@ class AdoptedSlots {
   std::vector<Slot> slots_{};
   Filters filters_{};
   std::set<uint64_t> cookies_{};  // at the last search; empty: search again
-  bool certain_ = true;           // the last search has found each socket's worker
+  bool certain_ = true;           // the last search has found each socket's worker, and could take it
   absl::Time failing_since_ = absl::InfiniteFuture();
   absl::Time next_look_ = absl::InfinitePast();
   absl::Time next_check_ = absl::InfinitePast();

@@ -10,6 +10,7 @@
 #include <array>
 #include <map>
 #include <optional>
+#include <set>
 
 #include "absl/strings/str_join.h"
 #include "net/namespace_test.h"
@@ -35,6 +36,7 @@ class FakeGroup : public KernelGroup {
   std::map<std::pair<Transport, int>, uint64_t> sockets;
   std::vector<std::string> calls;          // "insert udp 0", "attach udp"
   std::map<Transport, uint32_t> programs;  // of the kernel's groups
+  std::set<std::pair<Transport, int>> busy;
   const hr_steer_config& config() const override { return config_; }
   absl::StatusOr<std::vector<Device>> Devices() const override { return std::vector<Device>(); }
   absl::Status Attach(Transport transport, int) override {
@@ -43,6 +45,7 @@ class FakeGroup : public KernelGroup {
     return absl::OkStatus();
   }
   absl::Status Insert(Transport transport, int slot, int socket) override {
+    if (busy.contains({transport, slot})) return absl::FailedPreconditionError("the UDP socket is in another group");
     calls.push_back(absl::StrCat("insert ", Name(transport), " ", slot));
     sockets[{transport, slot}] = Cookie(socket);
     return absl::OkStatus();
@@ -332,6 +335,92 @@ TEST_F(AdoptedSlotsTest, AFormerGenerationThatClosesIsForgotten) {
     EXPECT_THAT(Lines(*adopted), HasSubstr("closed its UDP socket"));
     ASSERT_EQ(adopted->slots().size(), 1u);
     EXPECT_EQ(adopted->slots()[0].worker.pid, next.pid());
+  });
+}
+
+TEST(ComeBack, TheNewestFormerOneServesASlotWhoseNextOneHasNoSocket) {
+  std::vector<Slot> slots(2);
+  slots[0] = {.generation = 1, .weight = 3, .drained = true};
+  slots[1] = {.number = 1, .generation = 1, .udp = {.cookie = 9}};
+  const auto former = [&](int number, int generation) {
+    slots.push_back({.number = number,
+                     .generation = generation,
+                     .role = Role::kFormer,
+                     .udp = {.cookie = static_cast<uint64_t>(10 * number + generation)}});
+  };
+  for (const int generation : {14, 15, 13, 2}) former(0, generation);
+  former(1, 0);
+  EXPECT_THAT(ComeBack(slots), ElementsAre(0));
+  ASSERT_EQ(slots.size(), 6u);
+  EXPECT_EQ(slots[0].udp.cookie, 15u) << "generations go round";
+  EXPECT_EQ(slots[0].role, Role::kServing);
+  EXPECT_EQ(slots[0].weight, 3);
+  EXPECT_TRUE(slots[0].drained);
+  EXPECT_EQ(slots[1].udp.cookie, 9u);
+  EXPECT_THAT(ComeBack(slots), testing::IsEmpty());
+}
+
+TEST_F(AdoptedSlotsTest, WhereTheNextGenerationEndsTheFormerOneServesAgainAlsoForANewSupervisor) {
+  for (const bool is_new : {false, true}) {
+    InNamespace([&] {
+      const Child first(HoldBoth), second(HoldBoth);
+      const SocketSearch search = Search({first.pid(), second.pid()});
+      auto adopted = Adopt(search);
+      std::optional<Child> third(HoldBoth), fourth(HoldBoth);
+      Lines(*adopted);
+      ASSERT_EQ(adopted->slots().size(), 4u);
+      const std::vector<Slot> recorded = adopted->slots();
+      third.reset();
+      fourth.reset();
+      if (is_new) adopted = *AdoptedSlots::Resume(&group_, search, *FindWorkers(search), recorded);
+      EXPECT_THAT(Lines(*adopted), HasSubstr(absl::StrCat("slot 0: process ", first.pid(), " (")));
+      ASSERT_EQ(adopted->slots().size(), 2u);
+      EXPECT_EQ(adopted->slots()[1].worker.pid, second.pid());
+      EXPECT_EQ(adopted->slots()[1].generation, 0);
+      EXPECT_EQ(adopted->slots()[1].restarts, 2u);
+      const Child fifth(HoldBoth), sixth(HoldBoth);
+      Lines(*adopted);
+      EXPECT_EQ(adopted->slots()[1].worker.pid, sixth.pid()) << "and another one may follow";
+      EXPECT_TRUE(adopted->problems().empty());
+    });
+  }
+}
+
+TEST_F(AdoptedSlotsTest, ANextWorkerThatRestartsGetsItsSlotAgain) {
+  InNamespace([&] {
+    const Child first(HoldBoth), second(HoldBoth);
+    const auto adopted = Adopt(Search({first.pid(), second.pid()}));
+    std::optional<Child> third(HoldBoth);
+    const Child fourth(HoldBoth);
+    Lines(*adopted);
+    third.reset();
+    Lines(*adopted);
+    EXPECT_EQ(adopted->slots()[0].worker.pid, first.pid());
+    EXPECT_EQ(adopted->slots()[1].worker.pid, fourth.pid());
+    third.emplace(HoldBoth);
+    Lines(*adopted);
+    EXPECT_EQ(adopted->slots()[0].worker.pid, third->pid());
+    EXPECT_EQ(adopted->slots().size(), 4u);
+    const Child more(HoldBoth);
+    Lines(*adopted);
+    EXPECT_EQ(adopted->problems().size(), 1u) << "one too many";
+  });
+}
+
+TEST_F(AdoptedSlotsTest, TheFormerOneServesOnWhereTheNextOnesSocketCannotBeTaken) {
+  InNamespace([&] {
+    const Child former(HoldBoth);
+    const auto adopted = Adopt(Search({former.pid()}));
+    group_.busy = {{Transport::kUdp, 256}};
+    const Child next(HoldBoth);
+    for (int i = 0; i < 8; ++i) EXPECT_EQ(Lines(*adopted), "");
+    ASSERT_EQ(adopted->slots().size(), 1u);
+    EXPECT_EQ(adopted->slots()[0].worker.pid, former.pid());
+    EXPECT_FALSE(group_.sockets.contains({Transport::kTcp, 256})) << "both or none";
+    EXPECT_THAT(adopted->problems(), ElementsAre(HasSubstr("is in another group")));
+    group_.busy.clear();
+    for (int i = 0; i < 4; ++i) Lines(*adopted);
+    EXPECT_EQ(adopted->slots()[0].worker.pid, next.pid()) << "tried again each second";
   });
 }
 
