@@ -88,7 +88,7 @@ absl::Status GroupTable::SetGeneration(int slot, int generation, bool ends) {
   if (wanted == generations_) return absl::OkStatus();
   const absl::Status written = kernel_->WriteTable(entries_, wanted, true);
   if (!written.ok()) return written;
-  if (ends) kernel_->Leave(slot);
+  if (ends) kernel_->Leave({PlaceOf(slot, generations_[static_cast<size_t>(slot)])});
   generations_ = wanted;
   return absl::OkStatus();
 }

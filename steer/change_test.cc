@@ -7,6 +7,8 @@
 #include <sys/socket.h>
 
 #include <algorithm>
+#include <set>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -38,7 +40,7 @@ class FakeGroup final : public KernelGroup {
     return absl::OkStatus();
   }
   absl::StatusOr<TableEntries> ReadTable() const override { return table; }
-  void Leave(int slot) override { left.push_back(slot); }
+  void Leave(const std::set<int>& places) override { left.insert(left.end(), places.begin(), places.end()); }
   absl::Status SetRecording(bool on) override {
     steps.push_back(on ? "record" : "stop");
     return absl::OkStatus();

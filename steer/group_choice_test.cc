@@ -399,7 +399,7 @@ TEST_F(GroupChoice, AFlowThatWasHeardBeforeAChangeStaysWithItsWorkerUnlessThatEn
       EXPECT_EQ(to(4003), 0) << "new, and still so when it comes again";
       EXPECT_EQ(to(4004, opens), 0);
     }
-    group->Leave(1);
+    group->Leave({1});
     EXPECT_EQ(to(4001), 0) << "its worker is asked to end";
     EXPECT_EQ(to(4002), 1) << "a session";
     EXPECT_EQ(to(4003), 0);
@@ -412,6 +412,51 @@ TEST_F(GroupChoice, AFlowThatWasHeardBeforeAChangeStaysWithItsWorkerUnlessThatEn
     ASSERT_THAT(group->WriteTable(table, {}, true), IsOk());
     EXPECT_EQ(to(4001), 0) << "it has moved since it was first heard";
     EXPECT_EQ(to(4002), 0) << "and so has one that opened earlier";
+  });
+}
+
+TEST_F(GroupChoice, AFlowThatBeginsWithinAChangeStaysInAFurtherOneUnlessItsWorkerEnds) {
+  InGroupNamespace([&] {
+    GroupSpec spec = SpecOf(3);
+    spec.config.openers = 1;
+    spec.config.opener[0] = {.mask = {0xff, 0}, .value = {'O', 0}};
+    spec.config.any = 1;
+    const auto group = MakeGroup(spec);
+    ASSERT_NE(group, nullptr);
+    GroupSockets sockets(*group, kAny4, 3);
+    const std::string source = SourceAt(*group, 0), opens(16, 'O');
+    const auto to = [&](uint16_t port, const std::string& payload = "x") { return sockets.Udp(source, payload, port); };
+    const auto write = [&](uint8_t slot) {
+      auto table = *group->ReadTable();
+      for (hr_steer_entry& entry : table) entry.slot = slot;
+      ASSERT_THAT(group->WriteTable(table, {}, true), IsOk());
+    };
+    group->Tick();
+    EXPECT_EQ(to(4001), 0);
+    write(1);
+    EXPECT_EQ(to(4002), 1);
+    EXPECT_EQ(to(4003, opens), 1);
+    EXPECT_EQ(to(4004), 1);
+    EXPECT_EQ(group->Counts()->all.opened, 1u) << "a session";
+    write(2);
+    for (int i = 0; i < 2; ++i) {
+      EXPECT_EQ(to(4001), 0) << "heard before the first change";
+      EXPECT_EQ(to(4002), 1);
+      EXPECT_EQ(to(4003), 1);
+      EXPECT_EQ(to(4005), 2);
+    }
+    EXPECT_EQ(to(4004, opens), 2) << "a session begins anew";
+    group->Leave({1});
+    EXPECT_EQ(to(4002), 2) << "its worker is asked to end";
+    EXPECT_EQ(to(4003), 1) << "a session";
+    EXPECT_EQ(to(4005), 2);
+    group->EndChange();
+    usleep(100'000);  // the time of a record is that of a change to 17 ms
+
+    write(1);
+    EXPECT_EQ(to(4002), 2) << "noted while the former change lasted";
+    EXPECT_EQ(to(4005), 2);
+    EXPECT_EQ(to(4006), 1);
   });
 }
 

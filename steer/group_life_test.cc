@@ -281,7 +281,8 @@ TEST_F(GroupLife, AnotherLayoutIsRefused) {
     ASSERT_EQ(bpf_map_update_elem(later.get(), &zero, constants.data(), BPF_ANY), 0);
     replace("config", later.get());
     EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "its layout is 7, and this build's is 6"));
-    EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition, "hedgerow steer clean"));
+    EXPECT_THAT(refused(), FailsWith(absl::StatusCode::kFailedPrecondition,
+                                     "`hedgerow steer clean --name test` ends its workers"));
   });
 }
 

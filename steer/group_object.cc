@@ -79,8 +79,9 @@ absl::Status PinAll(const steer_bpf& skeleton, const std::string& folder) {
 
 absl::Status OtherLayout(const std::string& folder, const std::string& what) {
   return absl::FailedPreconditionError(
-      absl::StrCat(folder, " was made by another build of hedgerow-steer: ", what,
-                   ". Stop the group with that build, or remove it (hedgerow steer clean)"));
+      absl::StrCat(folder, " was made by another build of hedgerow-steer: ", what, ". `hedgerow steer clean --name ",
+                   folder.substr(folder.rfind('/') + 1),
+                   "` ends its workers, but no adopted daemon, and removes it; the next start makes it anew"));
 }
 
 // What is pinned, with the kernel's information about it.
@@ -203,6 +204,10 @@ absl::StatusOr<GroupObject> OpenGroupObject(const std::string& folder) {
     if (!opened.ok()) return opened.status();
     *pinned = *std::move(opened);
   }
+  if (group.config.openers == 0) return group;
+  auto flows = OpenMap(**skeleton, maps.steer_flows, folder);
+  if (!flows.ok()) return flows.status();
+  group.flows = *std::move(flows);
   return group;
 }
 

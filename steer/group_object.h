@@ -28,6 +28,7 @@ struct GroupObject {
   std::array<Program, 2> programs{};
   Program program_of{};
   net::UniqueFd table, state, devices, pins, slot_counts, counts;
+  net::UniqueFd flows;  // where datagrams are of sessions
 };
 
 // Loads the programs with their constants, fills and freezes, and pins everything in `folder`.

@@ -13,7 +13,9 @@
 
 #include <cerrno>
 #include <chrono>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "net/mapped.h"
@@ -32,6 +34,7 @@ struct TableElement {
 constexpr std::chrono::seconds kTick(HR_STEER_TICK_S);
 
 std::chrono::nanoseconds Now() { return std::chrono::steady_clock::now().time_since_epoch(); }
+uint32_t NowAt() { return static_cast<uint32_t>(Now().count() >> HR_STEER_AT_SHIFT); }
 
 // A per-CPU array, each element summed. T consists of 64-bit counters.
 template <typename T>
@@ -148,7 +151,7 @@ class PinnedGroup : public KernelGroup {
     for (uint32_t bucket = 0; bucket < HR_STEER_BUCKETS; ++bucket) Entry(half, bucket) = table[bucket].word;
     for (size_t slot = 0; slot < generations.size(); ++slot) state_->generation[half][slot] = generations[slot];
     if (begins) {
-      state_->began = static_cast<uint32_t>(Now().count() >> HR_STEER_AT_SHIFT);
+      state_->began = NowAt();
       __atomic_store_n(&state_->tables, half | HR_STEER_FORMER, __ATOMIC_RELEASE);
     }
     return absl::OkStatus();
@@ -168,13 +171,16 @@ class PinnedGroup : public KernelGroup {
 
   bool IsChanging() const override { return (state_->tables & HR_STEER_FORMER) != 0; }
   void EndChange() override { state_->tables = Half(); }
-  void Leave(int slot) override {
+  void Leave(const std::set<int>& places) override {
+    std::set<int> slots;
+    for (const int place : places) slots.insert(place % HR_STEER_SLOTS);
     for (uint32_t bucket = 0; IsChanging() && bucket < HR_STEER_BUCKETS; ++bucket) {
       hr_steer_entry entry{.word = Entry(1 - Half(), bucket)};
-      if (entry.slot != slot) continue;
+      if (!slots.contains(entry.slot)) continue;
       entry.is_vacant = 1;
       Entry(1 - Half(), bucket) = entry.word;
     }
+    if (IsChanging() && object_.config.any) SendElsewhere(places);
   }
   void Tick() override {
     state_->tick = static_cast<uint32_t>(1 + std::chrono::duration_cast<std::chrono::seconds>(Now()) / kTick % 255);
@@ -299,6 +305,24 @@ class PinnedGroup : public KernelGroup {
     const absl::Status status = net::WaitForPrograms();
     freed_ = !status.ok();
     return status;
+  }
+
+  // Those that began in the change that lasts and opened no session go by the table from now on. Whatever fails, they
+  // stay until the worker ends.
+  void SendElsewhere(const std::set<int>& places) {
+    const hr_steer_opened nowhere{.place = HR_STEER_PLACES | HR_STEER_UNOPENED, .at = NowAt()};
+    (void)net::WaitForPrograms();  // one that has read the table before may still enter some
+    std::vector<hr_steer_flow> flows(2 * HR_STEER_FLOWS);
+    std::vector<hr_steer_opened> opened(flows.size());
+    uint32_t next[2] = {}, count = static_cast<uint32_t>(flows.size());
+    if (bpf_map_lookup_batch(object_.flows.get(), nullptr, next, flows.data(), opened.data(), &count, nullptr) != 0 &&
+        errno != ENOENT)
+      return;
+    for (uint32_t i = 0; i < count; ++i) {
+      const int place = static_cast<int>(opened[i].place & ~HR_STEER_UNOPENED);
+      if ((opened[i].place & HR_STEER_UNOPENED) != 0 && places.contains(place))
+        bpf_map_update_elem(object_.flows.get(), &flows[i], &nowhere, BPF_EXIST);
+    }
   }
 
   // Packets pay for pins only while there are any.

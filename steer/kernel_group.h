@@ -10,6 +10,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -82,8 +83,8 @@ class KernelGroup {
   // Whether a former table is in force, and its end.
   virtual bool IsChanging() const { return false; }
   virtual void EndChange() {}
-  // The slot's former worker ends: of its flows only those stay that opened a session.
-  virtual void Leave(int /*slot*/) {}
+  // The workers of these places end, after WriteTable: of their flows only those stay that opened a session.
+  virtual void Leave(const std::set<int>& /*places*/) {}
   // The time by which flows are heard. Several times in HR_STEER_TICK_S.
   virtual void Tick() {}
 

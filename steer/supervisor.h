@@ -24,6 +24,9 @@
 
 namespace hedgerow::steer {
 
+// Time for a former worker to read its queue and to answer, before it is asked to end.
+inline constexpr int64_t kQueue_ns = 1'000'000'000;
+
 class Supervisor final : public Group {
  public:
   // Before the loop runs; the caller holds the group's lock. A failed start removes what it made; a group that it took

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// The operations of an operator on a supervisor: resize, restart, reload, reattach and stop.
+// The operations of an operator on a supervisor: resize, restart, reload and stop.
 #include <signal.h>
 
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -12,13 +13,6 @@
 #include "steer/supervisor.h"
 
 namespace hedgerow::steer {
-namespace {
-
-// Time for a former worker to read its queue and to answer, before it is asked to end.
-constexpr int64_t kQueue_ns = 1'000'000'000;
-
-}  // namespace
-
 absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
   if (stopping_) return absl::UnavailableError("the group is ending");
   if (const absl::Status good = CheckWorkers(workers); !good.ok()) return good;
@@ -52,10 +46,12 @@ absl::StatusOr<v1::Change> Supervisor::Resize(uint32_t workers) {
   auto change = ChangeTable(undo);
   if (!change.ok()) return change;
   for (const int place : added) StartWorker(slots_.at(place));
+  std::set<int> left;
   for (MadeSlot* slot : leaving) {
     slot->leave_by_ns = now + kQueue_ns;
-    kernel_->Leave(slot->number);
+    left.insert(slot->place());
   }
+  kernel_->Leave(left);
   for (auto& [place, slot] : slots_) {
     if (slot.role == Role::kNext && slot.number >= wanted) slot.role = Role::kFormer;
   }

@@ -160,6 +160,7 @@ absl::Status Supervisor::TakeSlots(const v1::Record& record, Stored& stored) {
     MadeSlot& slot = slots_[PlaceOf(known.number, known.generation)];
     static_cast<Slot&>(slot) = known;
     slot.started_ns = slot.heard_ns = now;
+    slot.leave_by_ns = now + kQueue_ns;
     slot.worker = {};
     auto pidfd = OpenProcess(known.worker);
     if (pidfd.ok()) {

@@ -86,12 +86,13 @@ struct hr_steer_flow {
   __u32 port;   /* network order */
 };
 struct hr_steer_opened {
-  __u32 place;
-  __u32 at; /* of the first datagram: CLOCK_MONOTONIC >> HR_STEER_AT_SHIFT */
+  __u32 place; /* HR_STEER_UNOPENED: with no datagram that opens a session, so that it counts for one change */
+  __u32 at;    /* of the first datagram: CLOCK_MONOTONIC >> HR_STEER_AT_SHIFT */
 };
 struct hr_steer_heard {
   __u8 tick[HR_STEER_HEARD]; /* 0: never */
 };
+#define HR_STEER_UNOPENED 0x10000
 #define HR_STEER_AT_SHIFT 24 /* 17 ms */
 #define HR_STEER_OPENING 600 /* units of `at` in which further datagrams that open are of the same handshake: 10 s */
 

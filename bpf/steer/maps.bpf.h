@@ -29,7 +29,8 @@ HR_MAP(LPM_TRIE, BPF_F_NO_PREALLOC | BPF_F_RDONLY_PROG, steer_devices, HR_STEER_
  * they record. */
 HR_HASH(steer_pins, HR_STEER_PINS, struct hr_steer_source, __u32);
 
-/* Where each flow began. Written by the program. One element where datagrams are of no sessions. */
+/* Where each flow began. Written by the program; the supervisor sends those elsewhere whose worker it asks to end. One
+ * element where datagrams are of no sessions. */
 HR_LRU_HASH(steer_flows, HR_STEER_FLOWS, struct hr_steer_flow, struct hr_steer_opened);
 
 /* When a flow was last heard, at two places of the kernel's hash of its addresses and ports: a Bloom filter of ticks. A

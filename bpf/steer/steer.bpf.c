@@ -76,7 +76,10 @@ HR_INLINE void hr_steer_count_empty(__u32 slot, int is_udp) {
   if (counts && !is_udp) counts->empty_tcp++;
 }
 
-/* Whether a datagram of the flow came in the last minutes, before the change that lasts. */
+/*
+ * Whether a datagram of the flow came in the last minutes, before the change that lasts. A flow that begins in a change
+ * (`changing`) is noted once steer_flows has it, which goes before this until the change is over.
+ */
 HR_INLINE int hr_steer_heard(struct sk_reuseport_md *ctx, const struct hr_steer_state *state, __u32 changing) {
   const __u32 hash = ctx->hash, tick = READ_ONCE(state->tick);
   __u32 zero = 0;
@@ -89,7 +92,7 @@ HR_INLINE int hr_steer_heard(struct sk_reuseport_md *ctx, const struct hr_steer_
   two = &all->tick[(hash >> 16) % HR_STEER_HEARD];
   heard =
       *one && *two && ((tick - *one) & 0xff) <= HR_STEER_HEARD_TICKS && ((tick - *two) & 0xff) <= HR_STEER_HEARD_TICKS;
-  if (changing && !heard) return 0; /* it is noted when the change is over */
+  if (changing && !heard) return 0;
   if (*one != tick) *one = tick;
   if (*two != tick) *two = tick;
   return heard;
@@ -99,11 +102,11 @@ HR_INLINE int hr_steer_heard(struct sk_reuseport_md *ctx, const struct hr_steer_
  * A flow stays where it began, so what opens one is remembered, always: the rest of its handshake meets the same worker
  * although a change comes between. While a change lasts, a flow that began before it is where the former table says:
  * one that was recorded before, and one that was heard before where its worker stays; or, of a stated protocol, each
- * that is not recorded. `slot` is the one that has the source now. Returns whether the datagram was given to another
- * place, whose slot it then is.
+ * that is not recorded. Of any protocol each other one is recorded in the change, for a second one within it. `slot` is
+ * the one that has the source now. Returns whether the datagram was given to another place, whose slot it then is.
  */
 HR_INLINE int hr_steer_take_flow(struct sk_reuseport_md *ctx, void *sockets, const struct hr_steer_state *state,
-                                 __u32 tables, __u32 bucket, __u32 *slot) {
+                                 __u32 tables, __u32 bucket, __u8 is_vacant, __u32 *slot) {
   const __u32 other = (tables & HR_STEER_SECOND) ^ HR_STEER_SECOND, changing = tables & HR_STEER_FORMER;
   const __u32 present = hr_steer_place(state, tables, *slot);
   const int heard = steer_config.any && hr_steer_heard(ctx, state, changing), opens = hr_steer_opens(ctx);
@@ -113,18 +116,24 @@ HR_INLINE int hr_steer_take_flow(struct sk_reuseport_md *ctx, void *sockets, con
   struct hr_steer_counts *all;
   struct hr_steer_entry *found, entry;
   __u32 place = present, index = other * HR_STEER_BUCKETS + bucket;
+  int stays = 1;
 
   if ((!opens && !changing) || !hr_steer_flow_of(ctx, &flow)) return 0;
   opened.at = bpf_ktime_get_ns() >> HR_STEER_AT_SHIFT;
   known = bpf_map_lookup_elem(&steer_flows, &flow);
   if (known && opens && opened.at - known->at >= HR_STEER_OPENING) known = NULL;
+  if (known && (known->place & HR_STEER_UNOPENED) && (opens || (int)(known->at - READ_ONCE(state->began)) < 0))
+    known = NULL;
   found = bpf_map_lookup_elem(&steer_table, &index);
   if (changing && known && (int)(known->at - READ_ONCE(state->began)) >= 0) {
-    place = known->place;
+    place = known->place & ~HR_STEER_UNOPENED;
+    if (steer_config.any) hr_steer_heard(ctx, state, 0);
   } else if (changing && found) {
     entry.word = READ_ONCE(found->word);
     if (known || (!opens && (!steer_config.any || (heard && !entry.is_vacant))))
       place = hr_steer_place(state, other, entry.slot);
+    else
+      stays = 0;
   }
   all = hr_steer_all_counts();
   if (place != present && hr_steer_take(ctx, sockets, place)) {
@@ -135,6 +144,9 @@ HR_INLINE int hr_steer_take_flow(struct sk_reuseport_md *ctx, void *sockets, con
   if (opens && !(known && place == present)) {
     bpf_map_update_elem(&steer_flows, &flow, &opened, BPF_ANY);
     if (all) all->opened++;
+  } else if (!opens && steer_config.any && !is_vacant && (!stays || place != present)) {
+    opened.place |= HR_STEER_UNOPENED;
+    bpf_map_update_elem(&steer_flows, &flow, &opened, BPF_ANY);
   }
   return 0;
 }
@@ -166,7 +178,8 @@ HR_INLINE int hr_steer(struct sk_reuseport_md *ctx, void *sockets, int is_udp) {
   if (READ_ONCE(state->has_pins)) pin = bpf_map_lookup_elem(&steer_pins, &source);
   entry.word = READ_ONCE(found->word);
   slot = pin ? *pin : entry.slot;
-  if (is_udp && steer_config.openers && hr_steer_take_flow(ctx, sockets, state, tables, bucket, &slot)) {
+  if (is_udp && steer_config.openers &&
+      hr_steer_take_flow(ctx, sockets, state, tables, bucket, entry.is_vacant, &slot)) {
     hr_steer_count_selected(slot, 1, 0, 0);
     return SK_PASS;
   }
