@@ -83,6 +83,7 @@ absl::StatusOr<std::unique_ptr<AdoptedGroup>> AdoptedGroup::Start(EventLoop* loo
   const auto timer = loop->StartTimer(kLook, [raw = group.get()] { raw->Tick(); });
   if (!timer.ok()) return timer.status();
   group->timer_ = *timer;
+  group->Tick();  // before it is ready: what ended without a supervisor has its sources elsewhere
   (void)group->Save();
   return group;
 }

@@ -46,6 +46,9 @@ absl::Status ReadPolicy(const Arguments& arguments, absl::Span<const Policy> pol
   const std::string text = arguments.Get("empty", std::string(policies.front().name));
   const auto chosen =
       std::find_if(policies.begin(), policies.end(), [&text](const Policy& each) { return each.name == text; });
+  if (text == "drop") {
+    return Wrong(arguments, "empty", "reject, with a firewall rule that drops its ICMP errors: drop is gone");
+  }
   if (chosen == policies.end()) {
     const auto add_name = [](std::string* out, const Policy& each) { absl::StrAppend(out, each.name); };
     return Wrong(

@@ -202,6 +202,29 @@ while True:
     assert float(ended.read_text(encoding="ascii")) - served > 0.5
 
 
+def test_a_former_worker_has_a_second_from_its_next_supervisor_too(net, group):
+    ended = group.folder / "ended"
+    command = (sys.executable, "-c", f"""
+import signal, sys, time
+def end(*_):
+    open({str(ended)!r}, "a").write(str(time.time()))
+    sys.exit(0)
+signal.signal(signal.SIGTERM, end)
+while True:
+    time.sleep(60)
+""")
+    group.run(*command, workers=1, options=UDP)
+    former = group.pids()[0]
+    assert begun_reload(group, 0).wait() == 0
+    group.kill()
+    assert not drained([former])
+    group.run(*command, workers=1, options=UDP)
+    wait_until(lambda: drained([former]), 10, "its end")
+    line = next(line for line in group.log.read_text(encoding="utf-8").splitlines() if "took over group" in line)
+    taken_over = datetime.datetime.fromisoformat(line.split()[0].replace("Z", "+00:00")).timestamp()
+    assert float(ended.read_text(encoding="ascii")) - taken_over > 0.5
+
+
 def test_a_session_stays_where_it_began_when_its_bucket_moves_until_the_time_is_over(net, group):
     group.run(*SERVER, options=(*QUIC, "--drain-timeout", "4s"))
     with sessions(net, 40) as open_ones:
@@ -280,6 +303,51 @@ def test_in_an_overlapping_restart_of_an_adopted_daemon_sessions_stay_and_new_on
             os.kill(pid, signal.SIGKILL)
         wait_until(lambda: group.ask("show")["others"] == [], 10, "the end of the former generation")
         assert group.ask("show")["problems"] == []
+
+
+def test_where_the_next_daemon_ends_soon_after_its_start_the_former_one_serves_again(net, group):
+    def met() -> set[int]:
+        return {int(net.udp(source, payload=OTHER + bytes(12))[6:]) for source in IPV4}
+
+    with daemons(group) as start:
+        first = start()
+        options = (*UDP, "--empty", "reject")
+        group.adopt(*first, options=options)
+        for is_new_supervisor in (False, True):
+            second = start()
+            wait_until(lambda second=second: set(group.pids().values()) == set(second), 10, "the next generation")
+            time.sleep(1)
+            assert met() == set(second)
+            if is_new_supervisor:
+                group.kill()
+            for pid in second:
+                os.kill(pid, signal.SIGKILL)
+            if is_new_supervisor:
+                group.adopt(*first, options=options)
+            wait_until(lambda: set(group.pids().values()) == set(first), 10, "the former generation")
+            assert met() == set(first)
+            assert group.ask("show")["others"] == [] and group.ask("show")["problems"] == []
+
+
+def test_a_flow_that_begins_within_a_change_stays_with_its_worker_in_a_further_one(net, group):
+    with daemons(group) as start:
+        first = start()
+        group.adopt(*first, options=UDP)
+        group.ask("weights", "1", "3")
+        with sessions(net, 40, opens=OTHER) as begun:
+            before = [session.answer for session in begun]
+            group.ask("weights", "3", "1")
+            assert [session.ask() for session in begun] == before
+        second = start()
+        wait_until(lambda: set(group.pids().values()) == set(second), 10, "the next generation")
+        with sessions(net, 40, opens=OTHER) as begun:
+            before = [session.answer for session in begun]
+            assert {int(answer.split()[1]) for answer in before} == set(second)
+            third = start()
+            wait_until(lambda: set(group.pids().values()) == set(third), 10, "the generation behind it")
+            assert [session.ask() for session in begun] == before
+            with sessions(net, 40, opens=OTHER) as new_ones:
+                assert {session.answer for session in new_ones} == {f"ok {pid}" for pid in third}
 
 
 def test_a_daemon_of_another_command_is_the_next_generation_when_reload_says_so(net, group):

@@ -535,6 +535,7 @@ def test_a_foreign_program_is_replaced_and_said(net, group):
 
 REFUSALS = [
     (("--empty", "maybe"), {}, "expected reject or next"),
+    (("--empty", "drop"), {}, "expected reject, with a firewall rule that drops its ICMP errors"),
     ((), {"workers": 0}, "--workers: got \"0\", expected 1 to 256"),
     ((), {"listen": "127.0.0.1"}, "which has no port"),
     (("--heartbeat", "soon"), {}, "--heartbeat: got \"soon\""),
