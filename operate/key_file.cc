@@ -84,19 +84,22 @@ absl::Status WriteKeyRing(const std::string& file, const std::vector<std::string
   std::error_code error;
   const std::string real = std::filesystem::canonical(file, error);  // where it is a link, that stays one
   const std::string& path = error ? file : real;
+  struct stat info {};
+  if (stat(path.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, path);
+  return ReplaceFile(path, absl::StrCat(absl::StrJoin(keys, "\n"), "\n"), info);
+}
+
+absl::Status ReplaceFile(const std::string& path, const std::string& text, const struct stat& rights) {
   const auto failed = [&path](absl::string_view what) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot ", what, " beside ", path));
   };
-  struct stat info {};
-  if (stat(path.c_str(), &info) != 0) return absl::ErrnoToStatus(errno, path);
   const std::string next = absl::StrCat(path, ".next");
   unlink(next.c_str());  // of one that was interrupted
   const int fd = open(next.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
   if (fd < 0) return failed("make a file");
   const auto closer = absl::MakeCleanup([fd] { close(fd); });
   auto remover = absl::MakeCleanup([&next] { unlink(next.c_str()); });
-  const std::string text = absl::StrCat(absl::StrJoin(keys, "\n"), "\n");
-  if (fchown(fd, info.st_uid, info.st_gid) != 0 || fchmod(fd, info.st_mode & 07777) != 0)
+  if (fchown(fd, rights.st_uid, rights.st_gid) != 0 || fchmod(fd, rights.st_mode & 07777) != 0)
     return failed("give a file its owner");
   if (write(fd, text.data(), text.size()) != static_cast<ssize_t>(text.size()) || fsync(fd) != 0)
     return failed("write a file");

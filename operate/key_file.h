@@ -37,4 +37,7 @@ absl::StatusOr<std::vector<std::string>> ReadKeyRing(const std::string& path, Re
 // and mode stay. An error: the former keys are there.
 absl::Status WriteKeyRing(const std::string& path, const std::vector<std::string>& keys);
 
+// Puts a file there in one step and durably, with the owner and mode of `rights`. A link is replaced, not followed.
+absl::Status ReplaceFile(const std::string& path, const std::string& text, const struct stat& rights);
+
 }  // namespace hedgerow::operate

@@ -132,5 +132,21 @@ TEST_F(KeyFileTest, KeysAreReplacedInOneStepAndTheModeStays) {
   EXPECT_EQ(unlink(link.c_str()), 0);
 }
 
+TEST_F(KeyFileTest, AFileIsReplacedAndNoLinkFollowedThatWasPlantedThere) {
+  ASSERT_TRUE(Read(kDigits, 0600).ok());
+  const std::string made = folder_ + "/made";
+  ASSERT_EQ(symlink("key", (made + ".next").c_str()), 0);
+  ASSERT_EQ(symlink("key", made.c_str()), 0);
+  struct stat rights {};
+  rights.st_mode = 0640;
+  rights.st_uid = geteuid();
+  rights.st_gid = getegid();
+  ASSERT_TRUE(ReplaceFile(made, "text", rights).ok());
+  EXPECT_TRUE(ReadKeyFile(path_, Reader::kShows).ok()) << "what the links led to";
+  ASSERT_EQ(lstat(made.c_str(), &rights), 0);
+  EXPECT_EQ(rights.st_mode, S_IFREG | 0640u);
+  EXPECT_EQ(unlink(made.c_str()), 0);
+}
+
 }  // namespace
 }  // namespace hedgerow::operate

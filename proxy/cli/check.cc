@@ -5,6 +5,7 @@
 // its configuration.
 
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -64,6 +65,7 @@ struct Checked {
   v1::CheckedService report;
   v1::Profile profile;
   bool has_profile = false;
+  std::vector<std::string> also_at;  // with its port
 };
 
 // `service`: as it is configured, or as the daemon reports it.
@@ -74,6 +76,8 @@ Checked Of(const Service& service) {
   checked.report.set_vip(service.vip());
   checked.report.set_port(service.port());
   checked.report.set_profile(service.profile());
+  for (const std::string& each : service.also_at())
+    checked.also_at.push_back(config::FormatEndpoint(each, service.port()));
   for (const auto& backend : service.backends()) {
     v1::CheckedBackend& out = *checked.report.add_backends();
     out.set_name(backend.name());
@@ -140,26 +144,28 @@ absl::StatusOr<v1::Status> AskDaemon(const std::string& socket) {
 }
 
 // The VIP first, then the backends.
-std::vector<ProbeTarget> TargetsOf(const v1::CheckedService& service, const std::string& query) {
+std::vector<ProbeTarget> TargetsOf(const v1::CheckedService& service, const std::string& query,
+                                   const std::set<std::string>& translated = {}) {
   std::vector<ProbeTarget> targets;
   const auto add = [&](const std::string& address, uint32_t port) {
     targets.push_back({.address = net::IpAddress::Parse(address).value_or(net::IpAddress()),
                        .port = static_cast<uint16_t>(port),
-                       .payload = query});
+                       .payload = query,
+                       .past_translation = translated.contains(config::FormatEndpoint(address, port))});
   };
   add(service.vip(), service.port());
   for (const v1::CheckedBackend& backend : service.backends()) add(backend.address(), backend.port());
   return targets;
 }
 
-void Probe(const Wanted& wanted, std::vector<Checked>& services) {
+void Probe(const Wanted& wanted, const std::set<std::string>& translated, std::vector<Checked>& services) {
   std::vector<ProbeTarget> targets;
   std::vector<size_t> first(services.size());  // each service's VIP among the targets
   for (size_t i = 0; i < services.size(); ++i) {
     first[i] = targets.size();
     const std::optional<std::string> query = Query(wanted, services[i]);
     if (!query.has_value()) continue;
-    for (ProbeTarget& target : TargetsOf(services[i].report, *query)) targets.push_back(std::move(target));
+    for (ProbeTarget& target : TargetsOf(services[i].report, *query, translated)) targets.push_back(std::move(target));
   }
   const std::vector<ProbeResult> results = ProbeAll(targets, wanted.timeout);
   for (size_t i = 0; i < services.size(); ++i) {
@@ -264,14 +270,18 @@ int RunCheck(const Call& call) {
     for (const v1::Service& service : config->services()) services.push_back(Of(service));
   }
   std::vector<std::string> names;
-  for (const Checked& each : services) names.push_back(each.report.service());
+  std::set<std::string> translated;
+  for (const Checked& each : services) {
+    names.push_back(each.report.service());
+    translated.insert(each.also_at.begin(), each.also_at.end());
+  }
   std::erase_if(services, [&](const Checked& each) { return !IsMeant(wanted->word, each.report); });
   if (services.empty()) {
     return call.Fail(kExitFailure, absl::StrCat("no service is named \"", wanted->word,
                                                 "\" or has this VIP; there are: ", absl::StrJoin(names, ", ")));
   }
   for (Checked& each : services) FindProfile(config, each);
-  Probe(*wanted, services);
+  Probe(*wanted, translated, services);
   if (status.ok()) TestHedges(*wanted, *socket, *status, services);
   if (services.size() == 1 && !services[0].report.unchecked().empty())
     return call.UsageError(absl::StrCat(services[0].report.service(), ": ", services[0].report.unchecked()));

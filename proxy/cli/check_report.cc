@@ -39,6 +39,7 @@ std::string ProbeText(const v1::Probe& probe, ProbedPlace place) {
   if (result == "unreachable") return absl::StrCat("is unreachable", Bracketed(probe.detail()));
   if (result == "unsent") return absl::StrCat("cannot be sent to from this host", Bracketed(probe.detail()));
   if (result == "sent") return "was sent to, and no error came back: this profile has no replies";
+  if (result == "not_asked") return "was not asked: needs root, as `also_at` lists it";
   return "is silent";
 }
 
@@ -60,7 +61,7 @@ bool ServesClients(const v1::CheckedService& service) {
 std::string Verdict(bool daemon_runs, const v1::CheckedService& service) {
   std::vector<std::string> well, ill;
   for (const v1::CheckedBackend& backend : service.backends())
-    (backend.direct().ok() ? well : ill).push_back(NameOf(backend));
+    if (backend.direct().result() != "not_asked") (backend.direct().ok() ? well : ill).push_back(NameOf(backend));
   const std::string unattended = daemon_runs ? "" : "hedgerowd does not run";
   if (service.proxied().ok()) {
     std::vector<std::string> but;
@@ -75,7 +76,8 @@ std::string Verdict(bool daemon_runs, const v1::CheckedService& service) {
   if (service.proxied().result() == "negative")
     return absl::StrCat(service.service(), ": DOES NOT WORK: it answers that it cannot serve",
                         Bracketed(service.proxied().detail()), because);
-  if (well.empty()) return absl::StrCat(service.service(), ": DOES NOT WORK: no backend answers", because);
+  if (well.empty())
+    return absl::StrCat(service.service(), ": DOES NOT WORK", ill.empty() ? "" : ": no backend answers", because);
   if (!ill.empty())
     return absl::StrCat(service.service(), ": DOES NOT WORK: the VIP fails, although ", Join(well),
                         well.size() == 1 ? " answers" : " answer", " directly; ", Join(ill),
@@ -156,6 +158,7 @@ v1::Probe JudgeProbe(ProbedPlace place, const v1::Profile& profile, absl::string
                      const ProbeResult& result) {
   v1::Probe probe;
   switch (result.kind) {
+    case ProbeResult::Kind::kNotAsked: probe.set_result("not_asked"); break;
     case ProbeResult::Kind::kReply: probe = OfReply(place, profile, query, result.reply); break;
     case ProbeResult::Kind::kFromElsewhere:
       // Any host may send to a socket that is not connected.
@@ -185,8 +188,10 @@ void Conclude(bool daemon_runs, v1::CheckReport& report) {
   report.set_ok(true);
   for (v1::CheckedService& service : *report.mutable_services()) {
     if (!service.unchecked().empty()) continue;
-    const bool all = std::all_of(service.backends().begin(), service.backends().end(),
-                                 [](const v1::CheckedBackend& backend) { return backend.direct().ok(); });
+    const bool all =
+        std::all_of(service.backends().begin(), service.backends().end(), [](const v1::CheckedBackend& backend) {
+          return backend.direct().ok() || backend.direct().result() == "not_asked";
+        });
     service.set_ok(daemon_runs && all && ServesClients(service) && service.proxied().ok() &&
                    (!service.has_hedge() || service.hedge().ok()));
     service.set_verdict(Verdict(daemon_runs, service));

@@ -93,6 +93,14 @@ TEST(CheckReport, BeginsWithTheVerdict) {
             "dns: DOES NOT WORK: the VIP fails, although every backend answers directly; hedgerowd does not run");
 }
 
+TEST(CheckReport, ABackendThatWasNotAskedIsNoneThatFailsOrAnswers) {
+  const ProbeResult not_asked{.kind = Kind::kNotAsked};
+  EXPECT_TRUE(Report(kAnswer, not_asked, not_asked).ok());
+  EXPECT_EQ(FirstLine(Report(kAnswer, not_asked, kAnswer)), "dns: works");
+  EXPECT_EQ(FirstLine(Report(kSilent, not_asked, not_asked)), "dns: DOES NOT WORK");
+  EXPECT_THAT(CheckText(Report(kAnswer, not_asked, kAnswer)), HasSubstr("was not asked: needs root"));
+}
+
 TEST(CheckReport, IsWellOnlyWhenEverythingAnswersAndADaemonRuns) {
   EXPECT_TRUE(Report(kAnswer, kAnswer, kAnswer).ok());
   EXPECT_FALSE(Report(kAnswer, kAnswer, kSilent).ok());

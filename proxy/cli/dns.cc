@@ -11,7 +11,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <map>
 #include <set>
 #include <sstream>
@@ -24,8 +23,12 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "config/address.h"
+#include "net/netlink/link.h"
 #include "net/netlink/route.h"
+#include "operate/file_opener.h"
+#include "operate/key_file.h"
 #include "operate/unit.h"
+#include "proxy/admin/client.h"
 #include "proxy/api/report.pb.h"
 #include "proxy/cli/command.h"
 #include "proxy/cli/probe.h"
@@ -45,15 +48,20 @@ constexpr char kOwnFile[] = "/etc/hedgerow/hedgerow.yaml";
 constexpr char kMark[] = "# Made by `hedgerow dns adopt`; `hedgerow dns release` removes it.\n";
 constexpr uint16_t kPort = 53;
 constexpr int kMostServers = 8;
+constexpr size_t kMostBytes = 1 << 20;  // of a file
+constexpr char kSilent[] = "does not answer", kNotAsked[] = "was not asked, which needs root";
 
 struct Servers {
   std::vector<net::IpAddress> usable;
   std::set<std::string> names;  // that are this host's own: search domains
 };
 
-std::string ReadAll(const std::string& file) {
-  std::ifstream in(file);
-  return {std::istreambuf_iterator<char>(in), {}};
+// Empty: there is none.
+absl::StatusOr<std::string> ReadAll(const std::string& file) {
+  if (access(file.c_str(), F_OK) != 0 && errno == ENOENT) return "";
+  const absl::StatusOr<operate::FileText> read = operate::ReadText(file, kMostBytes);
+  if (read.ok()) return read->text;
+  return absl::FailedPreconditionError(absl::StrCat(file, " ", read.status().message()));
 }
 
 void AddServer(const std::string& text, const std::vector<net::AddressInfo>& own, Servers& out, v1::DnsReport& report) {
@@ -73,7 +81,9 @@ Servers ReadResolvConf(const std::string& file, const std::vector<net::AddressIn
   Servers servers;
   report.clear_left_out();
   report.set_source(file);
-  for (absl::string_view line : absl::StrSplit(ReadAll(file), '\n')) {
+  const absl::StatusOr<std::string> text = ReadAll(file);
+  if (!text.ok()) report.add_left_out(std::string(text.status().message()));
+  for (absl::string_view line : absl::StrSplit(text.value_or(""), '\n')) {
     const std::vector<std::string> words =
         absl::StrSplit(line.substr(0, line.find_first_of("#;")), absl::ByAnyChar(" \t\r"), absl::SkipEmpty());
     if (words.size() < 2) continue;
@@ -131,7 +141,8 @@ size_t AfterName(absl::string_view message, size_t at) {
 std::string AnswerOf(const ProbeResult& result, bool own_name) {
   static constexpr const char* kOutcomes[] = {"answers", "FORMERR", "SERVFAIL", "NXDOMAIN", "NOTIMP", "REFUSED"};
   const absl::string_view reply = result.reply;
-  if (result.kind != ProbeResult::Kind::kReply || reply.size() < 12) return "does not answer";
+  if (result.kind == ProbeResult::Kind::kNotAsked) return kNotAsked;
+  if (result.kind != ProbeResult::Kind::kReply || reply.size() < 12) return kSilent;
   const auto word = [&](size_t at) {
     return at + 1 < reply.size() ? static_cast<uint8_t>(reply[at]) << 8 | static_cast<uint8_t>(reply[at + 1]) : 0;
   };
@@ -150,8 +161,12 @@ std::string AnswerOf(const ProbeResult& result, bool own_name) {
   return outcome < std::size(kOutcomes) ? kOutcomes[outcome] : absl::StrCat("answers with code ", outcome);
 }
 
-// Asks each server each name: split DNS gives different answers, and a server that is silent none.
-void Compare(const Servers& servers, v1::DnsReport& report) {
+// Asks each server each name: split DNS gives different answers. True: some did, and not only none.
+bool Compare(const Servers& servers, v1::DnsReport& report) {
+  const auto links = net::ListLinks();
+  const bool translated = links.ok() && std::any_of(links->begin(), links->end(), [](const net::LinkInfo& link) {
+                            return net::OwnerOf(link).has_value();
+                          });
   std::vector<std::pair<std::string, bool>> names = {{"example.com", false}};
   for (const std::string& name : servers.names) names.emplace_back(name, true);
   std::vector<ProbeTarget> targets;
@@ -159,18 +174,23 @@ void Compare(const Servers& servers, v1::DnsReport& report) {
     report.add_names(name);
     const std::string query = QueryFor(name);
     for (const net::IpAddress& server : servers.usable)
-      targets.push_back({.address = server, .port = kPort, .payload = query});
+      targets.push_back({.address = server, .port = kPort, .payload = query, .past_translation = translated});
   }
-  const std::vector<ProbeResult> results = ProbeAll(targets, absl::Seconds(1));
+  // Asked twice: what a first question makes a resolver look up, a second one finds.
+  const std::vector<ProbeResult> results = ProbeAll(targets, absl::Seconds(2));
+  bool differ = false;
   for (size_t i = 0; i < names.size(); ++i) {
     std::map<std::string, std::vector<std::string>> said;
     for (size_t j = 0; j < servers.usable.size(); ++j)
       said[AnswerOf(results[i * servers.usable.size() + j], names[i].second)].push_back(servers.usable[j].ToString());
-    if (said.size() == 1 && !said.contains("does not answer")) continue;
+    const size_t without = said.count(kSilent) + said.count(kNotAsked);
+    differ |= said.size() - without > 1;
+    if (said.size() == 1 && without == 0) continue;
     std::vector<std::string> texts;
     for (const auto& [what, who] : said) texts.push_back(absl::StrCat(absl::StrJoin(who, ", "), " ", what));
     report.add_differences(absl::StrCat(names[i].first, ": ", absl::StrJoin(texts, "; ")));
   }
+  return differ;
 }
 
 // One service for each family that has two servers at least: a hedge stays within a family.
@@ -194,17 +214,27 @@ std::string ServicesFor(const Servers& servers, v1::DnsReport& report) {
 }
 
 absl::Status Write(const std::string& file, const std::string& text) {
-  const std::string next = absl::StrCat(file, ".next");
   std::error_code error;
   std::filesystem::create_directories(std::filesystem::path(file).parent_path(), error);
-  std::ofstream out(next, std::ios::trunc);
-  out << text;
-  out.close();
   const group* readers = getgrnam("hedgerow");
-  const bool done = out.good() && chmod(next.c_str(), 0640) == 0 &&
-                    (readers == nullptr || chown(next.c_str(), 0, readers->gr_gid) == 0) &&
-                    rename(next.c_str(), file.c_str()) == 0;
-  return done ? absl::OkStatus() : absl::ErrnoToStatus(errno, absl::StrCat("writing ", file));
+  struct stat rights {};
+  rights.st_mode = 0640;
+  rights.st_uid = geteuid();
+  rights.st_gid = readers != nullptr ? readers->gr_gid : getegid();
+  return operate::ReplaceFile(file, text, rights);
+}
+
+// Why the daemon at the file's socket is not the one to go over to it, or to end.
+absl::Status CheckDaemon(const v1::Config& config, const std::string& file) {
+  const auto client = AdminClient::Connect(config.admin().socket());
+  if (absl::IsUnavailable(client.status())) return absl::OkStatus();  // there is none
+  if (!client.ok()) return client.status();
+  const absl::StatusOr<v1::Status> status = client->Ask(&AdminClient::Stub::GetStatus);
+  std::error_code error;
+  if (!status.ok() || std::filesystem::equivalent(status->config_file(), file, error)) return status.status();
+  return absl::FailedPreconditionError(absl::StrCat("pid ", status->pid(), " serves ", status->config_file(),
+                                                    " at the socket that ", file,
+                                                    " has, and stays; `--instance NAME` adopts beside it"));
 }
 
 // Where the packages' unit serves this file, it is started and stopped by systemd.
@@ -218,12 +248,13 @@ int RunQuietly(const Call& call, int (*command)(const Call&), std::map<std::stri
 }
 
 int Serve(const Call& call, const std::string& file) {
+  const auto config = config::LoadFile(file);
+  if (!config.ok()) return call.Fail(config.status());
+  if (const absl::Status ours = CheckDaemon(*config, file); !ours.ok()) return call.Fail(ours);
   if (IsTheUnits(file))
     return std::system("systemctl enable --quiet hedgerowd && systemctl reload-or-restart hedgerowd") == 0
                ? kExitOk
                : kExitFailure;
-  const auto config = config::LoadFile(file);
-  if (!config.ok()) return call.Fail(config.status());
   if (FindRunningDaemon(*config, file).has_value())
     return RunQuietly(call, RunReload, {{"socket", config->admin().socket()}});
   return RunQuietly(call, RunUp, {{"config", file}});
@@ -251,10 +282,13 @@ int Adopt(const Call& call, const std::string& file) {
         absl::StrCat(report.source(), " names no two servers of one family that can be asked (",
                      absl::StrJoin(report.servers(), ", "), report.left_out_size() > 0 ? "; left out: " : "",
                      absl::StrJoin(report.left_out(), ", "), "); `--servers A,B` names them"));
-  Compare(*servers, report);
+  const absl::StatusOr<std::string> before = ReadAll(file);
+  if (!before.ok()) return call.Fail(before.status());
+  const bool differ = Compare(*servers, report);
   if (report.differences_size() > 0 && !call.arguments.Has("same-answers"))
     return call.Fail(kExitFailure,
-                     absl::StrCat("the servers do not give the same answers, as with split DNS:\n",
+                     absl::StrCat(differ ? "the servers do not give the same answers, as with split DNS:\n"
+                                         : "not every server answers, though asked twice:\n",
                                   absl::StrJoin(report.differences(), "\n"),
                                   "\n`--same-answers` adopts them all the same; `--servers A,B` names others"));
   const std::string instance = call.arguments.Get("instance");
@@ -263,8 +297,7 @@ int Adopt(const Call& call, const std::string& file) {
       instance.empty() ? ""
                        : absl::StrCat("instance: ", instance, "\nadmin: {socket: /run/hedgerow/", instance, ".sock}\n"),
       services));
-  const std::string before = ReadAll(file);
-  if (!before.empty() && !absl::StartsWith(before, kMark))
+  if (!before->empty() && !absl::StartsWith(*before, kMark))
     return call.Fail(
         kExitFailure,
         absl::StrCat(file, " is a configuration of another origin, and stays; this would be its part:\n", services));
@@ -272,7 +305,7 @@ int Adopt(const Call& call, const std::string& file) {
   if (!dry_run) {
     if (const absl::Status written = Write(file, report.config()); !written.ok()) return call.Fail(written);
     if (const int code = Serve(call, file); code != kExitOk) {
-      before.empty() ? (void)unlink(file.c_str()) : Write(file, before).IgnoreError();
+      before->empty() ? (void)unlink(file.c_str()) : Write(file, *before).IgnoreError();
       return code;
     }
   }
@@ -282,10 +315,14 @@ int Adopt(const Call& call, const std::string& file) {
 int Release(const Call& call, const std::string& file) {
   v1::DnsReport report;
   report.set_file(file);
-  const std::string text = ReadAll(file);
-  if (text.empty()) return call.Print(report, "nothing is adopted\n");
-  if (!absl::StartsWith(text, kMark))
+  const absl::StatusOr<std::string> text = ReadAll(file);
+  if (!text.ok()) return call.Fail(text.status());
+  if (text->empty()) return call.Print(report, "nothing is adopted\n");
+  if (!absl::StartsWith(*text, kMark))
     return call.Fail(kExitFailure, absl::StrCat(file, " is a configuration of another origin, and stays"));
+  const auto config = config::LoadFile(file);
+  if (!config.ok()) return call.Fail(config.status());
+  if (const absl::Status ours = CheckDaemon(*config, file); !ours.ok()) return call.Fail(ours);
   std::ostringstream unheard;
   const Call quiet{
       .program = call.program, .arguments = {.options = {{"config", file}}}, .out = unheard, .err = unheard};

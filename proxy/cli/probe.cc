@@ -45,7 +45,13 @@ Open Send(const ProbeTarget& target, bool from_anywhere, ProbeResult& result) {
   Open open{.socket = net::UniqueFd(socket(target.address.family(), SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)),
             .sent = net::MonotonicNow()};
   const int fd = open.socket.get();
-  setsockopt(fd, SOL_SOCKET, SO_MARK, &net::kOwnQuestionMark, sizeof(net::kOwnQuestionMark));  // if this user may
+  // If this user may.
+  if (setsockopt(fd, SOL_SOCKET, SO_MARK, &net::kOwnQuestionMark, sizeof(net::kOwnQuestionMark)) != 0 &&
+      errno == EPERM && target.past_translation) {
+    result = {.kind = Kind::kNotAsked};
+    open.socket.Reset();
+    return open;
+  }
   const bool ready = open.socket.valid() &&
                      (from_anywhere ? AskForErrors(target, fd) : connect(fd, address.get(), address.bytes) == 0);
   if (ready && !Prepare(target, fd)) {

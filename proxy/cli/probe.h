@@ -19,12 +19,13 @@ struct ProbeTarget {
   net::IpAddress address;
   uint16_t port = 0;
   std::string payload;
+  bool past_translation = false;  // `also_at` of some service may list it: asked itself by a mark, or not at all
   // Called before each datagram, with the socket's own end. False: it is not sent (kSilent).
   std::function<bool(const net::IpAddress& client, uint16_t port)> prepare{};
 };
 
 struct ProbeResult {
-  enum class Kind { kReply, kFromElsewhere, kError, kUnsent, kSilent };
+  enum class Kind { kReply, kFromElsewhere, kError, kUnsent, kSilent, kNotAsked };
   Kind kind = Kind::kSilent;
   int error = 0;           // errno of kError (what ICMP told) and kUnsent
   int64_t elapsed_ns = 0;  // until the reply or the error

@@ -3,10 +3,13 @@
 mount namespace."""
 
 import json
+import shutil
 
 import pytest
 
+from harness.containers import rules
 from harness.dns import who_answers
+from harness.other_users import open_folder
 from harness.product import BIN, wait_until
 
 pytestmark = pytest.mark.own
@@ -25,6 +28,20 @@ for _ in range(int(sys.argv[1])):
     took.append(time.monotonic() - begin)
     failed += done.returncode != 0 or b"198.51.100." not in done.stdout
 print(json.dumps({"asked": len(took), "failed": failed, "worst_s": round(max(took), 4), "median_s": round(sorted(took)[len(took) // 2], 4)}))
+"""
+
+# Asks this host's server, and takes its time.
+SLOW = """
+import socket, sys, threading, time
+server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+server.bind(("", 5300))
+def serve(query, client):
+    time.sleep(1.5)
+    asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    asking.sendto(query, (sys.argv[1], 53))
+    server.sendto(asking.recv(4096), client)
+while True:
+    threading.Thread(target=serve, args=server.recvfrom(4096), daemon=True).start()
 """
 
 
@@ -119,6 +136,58 @@ def test_a_silent_server_is_named(lab, servers, product, host):
     refused = adopted.dns("adopt", "--dry-run", check=False)
     servers["b"].resume()
     assert refused.returncode == 1 and f"{lab.replica('b').ipv4} does not answer" in refused.stderr
+    assert "not every server answers, though asked twice" in refused.stderr and "split DNS" not in refused.stderr
+
+
+def test_a_slow_first_answer_is_waited_for(lab, servers, product, host):
+    """As of a resolver that has nothing in its cache yet."""
+    adopted, b = host(), lab.replica("b")
+    with rules(b, "table ip slow {\n chain pre { type nat hook prerouting priority dstnat;\n udp dport 53 redirect to :5300\n }\n}"):
+        slow = b.popen(["/usr/bin/python3", "-c", SLOW, b.ipv4])
+        try:
+            wait_until(lambda: ":5300 " in b.run(["ss", "-lnu"]).stdout, what="the slow server")
+            assert adopted.plan()["differences"] == []
+        finally:
+            b.stop(slow)
+
+
+def test_a_daemon_that_serves_another_file_is_named_and_stays(lab, servers, product, host):
+    adopted = host()
+    text = adopted.plan()["config"]
+    other = product.folder / "other.yaml"
+    other.write_text(text.split("\n", 1)[1], encoding="utf-8")
+    lab.client.run([BIN / "hedgerow", "up", "--config", other])
+    try:
+        refused = adopted.dns("adopt", check=False)
+        assert refused.returncode == 1 and f"serves {other}" in refused.stderr and not adopted.file.exists()
+        adopted.file.write_text(text, encoding="utf-8")
+        refused = adopted.dns("release", check=False)
+        assert refused.returncode == 1 and f"serves {other}" in refused.stderr and adopted.file.exists()
+        assert lab.client.run([BIN / "hedgerow", "status", "--socket", adopted.socket]).returncode == 0
+    finally:
+        lab.client.run([BIN / "hedgerow", "down", "--socket", adopted.socket], check=False)
+        adopted.file.unlink(missing_ok=True)
+
+
+def test_a_file_that_cannot_be_read_is_no_missing_one_and_planted_links_are_not_followed(lab, servers, product, host):
+    adopted = host()
+    adopted.file.mkdir()
+    for verb in ("adopt", "release"):
+        refused = adopted.dns(verb, check=False)
+        assert refused.returncode == 1 and f"{adopted.file} is a directory" in refused.stderr, refused
+    adopted.file.rmdir()
+    with open_folder() as folder:
+        program, closed = folder / "hedgerow", folder / "adopted.yaml"
+        shutil.copy2(BIN / "hedgerow", program)
+        closed.touch(mode=0o600)
+        refused = lab.client.run(["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program, "dns", "release", "--config", closed], check=False)
+    assert refused.returncode == 1 and "Permission denied" in refused.stderr, refused
+    victim = product.folder / "victim"
+    victim.write_text("kept", encoding="ascii")
+    adopted.file.with_name("adopted.yaml.next").symlink_to(victim)
+    adopted.dns("adopt")
+    assert victim.read_text(encoding="ascii") == "kept"
+    adopted.dns("release")
 
 
 @pytest.mark.parametrize("text, left_out", [
