@@ -18,7 +18,7 @@
 //       meta mark != 0x48520000 dnat FAMILY to FAMILY daddr . meta l4proto . th dport map @lent
 //     }
 //     chain lent_way { type nat hook postrouting priority srcnat - 1;
-//       oifname "hr0" FAMILY daddr . meta l4proto . th dport @behind masquerade
+//       oifname "hr0" ct status dnat FAMILY daddr . meta l4proto . th dport @behind masquerade
 //     }
 //   }
 //   table bridge hedgerow-INSTANCE {
@@ -36,6 +36,7 @@
 #include <linux/if.h>
 #include <linux/if_ether.h>
 #include <linux/netfilter.h>
+#include <linux/netfilter/nf_conntrack_common.h>
 #include <linux/netfilter/nf_tables.h>
 #include <linux/netfilter/nfnetlink.h>
 #include <netinet/in.h>
@@ -79,6 +80,12 @@ constexpr Family kFamilies[] = {{"live4", "known4", "lent4", "behind4", NFPROTO_
 const Family& FamilyOf(const Endpoint& endpoint) { return kFamilies[endpoint.address.is_v4() ? 0 : 1]; }
 Bytes BytesOf(const IpAddress& address) { return {address.wire().begin(), address.wire().end()}; }
 Bytes BytesOf(uint16_t port) { return {static_cast<uint8_t>(port >> 8), static_cast<uint8_t>(port & 0xff)}; }
+// As the kernel has it.
+Bytes BytesOf(uint32_t number) {
+  Bytes bytes(sizeof(number));
+  std::memcpy(bytes.data(), &number, bytes.size());
+  return bytes;
+}
 
 // Of both sets: address, protocol, port.
 Bytes KeyOf(const Endpoint& endpoint, int protocol) {
@@ -228,7 +235,8 @@ Expression Lent(const Family& family) {
 }
 
 // What asks a lent address goes to the VIP, and its answers back, by connection tracking. Masquerading makes the end of
-// the proxy interface that of all its entries.
+// the proxy interface that of all its entries. Only of those: the splitter tells by its source what asks the VIP
+// itself.
 void MakeLent(const InPlaceRules& rules, Changes& out) {
   out.Chain("lent_in", NF_INET_PRE_ROUTING, kBeforeDestinations);
   out.Chain("lent_out", NF_INET_LOCAL_OUT, kBeforeDestinations);
@@ -240,14 +248,15 @@ void MakeLent(const InPlaceRules& rules, Changes& out) {
     return {"nat",
             {{NFTA_NAT_TYPE, NFT_NAT_DNAT}, {NFTA_NAT_FAMILY, family.protocol}, {NFTA_NAT_REG_ADDR_MIN, kRegister}}};
   };
-  Bytes own(sizeof(kOwnQuestionMark));
-  std::memcpy(own.data(), &kOwnQuestionMark, own.size());
+  const Bytes own = BytesOf(kOwnQuestionMark), none = BytesOf(uint32_t{0});
+  const Expression status = {"ct", {{NFTA_CT_KEY, NFT_CT_STATUS}, {NFTA_CT_DREG, kRegister}}};
   for (const Family& family : kFamilies) {
     const auto [version, is_it] = version_of(family);
     out.Rule("lent_out", Matching({version, is_it, Meta(NFT_META_MARK), Equals(own, NFT_CMP_NEQ)}, family, false,
                                   {Lent(family), translated(family)}));
-    out.Rule("lent_way", Matching({version, is_it, Meta(NFT_META_OIFNAME), Equals(rules.interface)}, family, false,
-                                  {In(family.behind), kMasquerade}));
+    out.Rule("lent_way", Matching({version, is_it, Meta(NFT_META_OIFNAME), Equals(rules.interface), status,
+                                   Masked(BytesOf(uint32_t{IPS_DST_NAT})), Equals(none, NFT_CMP_NEQ)},
+                                  family, false, {In(family.behind), kMasquerade}));
   }
   for (const auto& [network, asked] : rules.lent_to) {
     const Family& family = FamilyOf(asked);

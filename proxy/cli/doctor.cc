@@ -109,9 +109,11 @@ class Doctor {
       Add("configuration", "ok", absl::StrCat("every backend is reached, by ", absl::StrJoin(uplinks, ", ")));
     }
     for (const v1::Service& service : config.services()) Clients(service, topology, config.interface());
-    if (std::any_of(config.services().begin(), config.services().end(),
-                    [](const auto& each) { return each.in_place() || each.also_at_size() > 0; }))
-      InPlace();
+    const auto any = [&config](bool (*is)(const v1::Service&)) {
+      return std::any_of(config.services().begin(), config.services().end(), is);
+    };
+    const bool lent = any([](const v1::Service& each) { return each.also_at_size() > 0; });
+    if (lent || any([](const v1::Service& each) { return each.in_place(); })) InPlace(lent);
   }
 
   // What other hosts and users can reach or change here. `config` may be null.
@@ -139,17 +141,19 @@ class Doctor {
   }
 
  private:
-  // Whether the kernel takes the rules, in a network namespace made for it.
-  void InPlace() {
-    const absl::Status status = net::RunInNewNetworkNamespace([] {
+  // Whether the kernel takes the rules, in a network namespace made for it. `lent`: those that translate, too.
+  void InPlace(bool lent) {
+    const absl::Status status = net::RunInNewNetworkNamespace([lent] {
       const net::Endpoint vip = {net::IpAddress::Parse("192.0.2.1").value(), 53};
-      return net::PutInPlaceRules({.instance = "probe",
-                                   .interface = "hr0",
-                                   .known = {vip},
-                                   .live = {vip},
-                                   .bridged = {{vip, {}}},
-                                   .lent = {{vip, vip.address}},
-                                   .lent_to = {}});
+      net::InPlaceRules rules{.instance = "probe",
+                              .interface = "hr0",
+                              .known = {vip},
+                              .live = {vip},
+                              .bridged = {{vip, {}}},
+                              .lent = {},
+                              .lent_to = {}};
+      if (lent) rules.lent[vip] = vip.address;
+      return net::PutInPlaceRules(rules);
     });
     if (status.ok()) return Add("in_place", "ok", "the kernel takes the rules that VIPs in place need");
     Add("in_place", absl::IsPermissionDenied(status) ? "unknown" : "problem", std::string(status.message()));

@@ -270,6 +270,7 @@ class Daemon {
   absl::StatusOr<std::string> TakeOver(InstanceRecord record) {
     v1::Config before = record.data().config();
     config::CopyDaemonsOwn(config_, before);
+    MoveOwnAddresses(config_, before);
     if (std::string reason = WhyAnew(record.data(), before, config_); !reason.empty()) return reason;
     const absl::StatusOr<NetworkView> network = KernelNetworkView();
     if (!network.ok()) return network.status();
@@ -386,7 +387,7 @@ class Daemon {
                                                         " can be looked at (--dry-run), or put in its place"));
     }
     auto next = config::LoadFile(ours ? facts_.config_file : file, config::KeyFiles::kRead);
-    if (next.ok()) MoveOwnAddresses(*next);
+    if (next.ok()) MoveOwnAddresses(*next, config_);
     absl::StatusOr<v1::ReloadReply> reply =
         next.ok() ? GoOverTo(*next, dry_run) : absl::StatusOr<v1::ReloadReply>(next.status());
     if (reply.ok()) reply->set_file(ours ? facts_.config_file : file);

@@ -34,8 +34,8 @@ namespace hedgerow {
   X(kNoRoute, no_route, network, "no route leads to a backend, or no host answers for its address or its gateway's",     \
     "`ip route get ADDRESS` and `ip neighbour` say what the kernel knows; followed as soon as there is a route and an answer")                     \
   X(kUplinkUnfit, uplink_unfit, network,                                                                           \
-    "a backend is reached through an interface without Ethernet frames, or through the proxy interface",           \
-    "route the backend through another interface")                                                                 \
+    "a backend is reached through an interface without Ethernet frames, or the proxy interface; or a service with `also_at` and another have different sources", \
+    "route the backend through another interface, or give the service an instance of its own")                                                                 \
   X(kVrf, vrf, network, "a backend is reached through a VRF only",                                                 \
     "run the daemon and its clients outside of the VRF, with a route to the backend in the main table")            \
   X(kIpsec, ipsec, network, "an IPsec policy is for what goes to a backend; the proxy's packets pass it by and leave in clear",    \

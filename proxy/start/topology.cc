@@ -9,7 +9,9 @@
 #include <algorithm>
 #include <fstream>
 #include <memory>
+#include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "steer/sock_diag.h"
@@ -32,6 +34,7 @@ class Resolver {
       topology_.mtu_bytes = std::max(topology_.mtu_bytes, mtu_bytes);
     for (int i = 0; i < config_.services_size(); ++i)
       Settle(config_.services(i), topology_.services[static_cast<size_t>(i)]);
+    CheckTranslated();
     return std::move(topology_);
   }
 
@@ -69,6 +72,22 @@ class Resolver {
     if (source.address.has_value() && (!of_vip.address.has_value() || (of_vip.IsOfHere() && !source.IsOfHere())))
       of_vip = source;
     return path;
+  }
+
+  // What is masqueraded gets the proxy interface's first source of the family, and the splitter serves its own.
+  void CheckTranslated() {
+    for (int i = 0; i < config_.services_size(); ++i) {
+      const auto& source = topology_.services[static_cast<size_t>(i)].source;
+      if (config_.services(i).also_at_size() == 0 || !source.has_value()) continue;
+      for (const Topology::ServicePath& other : topology_.services) {
+        if (!other.source.has_value() || other.source->is_v4() != source->is_v4() || *other.source == *source) continue;
+        Add(ProblemCode::kUplinkUnfit, config_.services(i),
+            absl::StrCat("with `also_at` it needs the one source of its instance, and gets ", source->ToString(),
+                         ", service ", other.name, " ", other.source->ToString(),
+                         ": give it an `instance` of its own"));
+        break;
+      }
+    }
   }
 
   // With the source that packets to the VIP have.
@@ -400,18 +419,6 @@ bool IsOwn(const NetworkView& network, const net::IpAddress& address) {
                      [&](const net::AddressInfo& each) { return each.address == address; });
 }
 
-// Always the same one: 240.0.0.0/4 (RFC 1112) and 100::/64 (RFC 6666), which no host has, with the address's last bits.
-std::string VipBehind(const net::IpAddress& own) {
-  std::vector<uint8_t> bytes(own.wire().begin(), own.wire().end());
-  if (own.is_v4()) {
-    bytes[0] |= 0xf0;
-  } else {
-    std::fill_n(bytes.begin(), 8, 0);
-    bytes[0] = 1;
-  }
-  return net::IpAddress::FromBytes(bytes)->ToString();
-}
-
 // An address of a client of this network.
 net::IpAddress ClientOf(const net::Network& clients, const NetworkView& network) {
   const net::IpAddress first = clients.Host();
@@ -506,13 +513,25 @@ bool Topology::IsUplink(int ifindex) const {
   });
 }
 
+std::string VipBehind(const net::IpAddress& own) {
+  std::vector<uint8_t> bytes(own.wire().begin(), own.wire().end());
+  if (own.is_v4()) {
+    bytes[1] ^= bytes[0] & 0xf0;
+    bytes[0] |= 0xf0;
+  } else {
+    for (size_t i = 0; i < 8; ++i) bytes[8 + i] ^= std::exchange(bytes[i], 0);
+    bytes[0] = 1;
+  }
+  return net::IpAddress::FromBytes(bytes)->ToString();
+}
+
 bool NetworkView::IsOfAProxy(int ifindex, const v1::Config& config) const {
   return std::any_of(links.begin(), links.end(), [&](const net::LinkInfo& link) {
     return link.ifindex == ifindex && (net::OwnerOf(link).has_value() || link.name == config.interface());
   });
 }
 
-void MoveOwnAddresses(v1::Config& config) {
+void MoveOwnAddresses(v1::Config& config, const v1::Config& before) {
   if (std::none_of(config.services().begin(), config.services().end(),
                    [](const auto& each) { return each.in_place(); }))
     return;
@@ -521,13 +540,18 @@ void MoveOwnAddresses(v1::Config& config) {
   const auto ipvs = net::FindLink("kube-ipvs0");
   for (v1::Service& service : *config.mutable_services()) {
     const auto vip = net::IpAddress::Parse(service.vip());
-    const bool own = service.in_place() && vip.ok() &&
-                     std::any_of(addresses->begin(), addresses->end(), [&](const net::AddressInfo& each) {
-                       return each.address == *vip && !(ipvs.ok() && each.ifindex == ipvs->ifindex);
-                     });
-    if (!own) continue;
+    if (!service.in_place() || !vip.ok()) continue;
+    const std::string behind = VipBehind(*vip);
+    const bool moved = std::any_of(before.services().begin(), before.services().end(), [&](const auto& each) {
+      return each.name() == service.name() && each.vip() == behind &&
+             absl::c_linear_search(each.also_at(), service.vip());
+    });
+    const bool own = std::any_of(addresses->begin(), addresses->end(), [&](const net::AddressInfo& each) {
+      return each.address == *vip && !(ipvs.ok() && each.ifindex == ipvs->ifindex);
+    });
+    if (!own && !moved) continue;
     service.add_also_at(service.vip());
-    service.set_vip(VipBehind(*vip));
+    service.set_vip(behind);
     service.set_in_place(false);
   }
 }
@@ -589,8 +613,14 @@ std::vector<Problem> CheckVips(const v1::Config& config, const NetworkView& netw
                                std::set<net::IpAddress> known, const std::vector<net::VipRoute>& leading,
                                const std::vector<net::VipRoute>& bound) {
   std::vector<Problem> problems;
+  std::map<std::pair<std::string, uint32_t>, std::string> asked;
   for (const v1::Service& service : config.services()) {
     CheckAlsoAt(network, service, problems);
+    if (const auto [other, is_new] = asked.emplace(std::pair(service.vip(), service.port()), service.name()); !is_new)
+      problems.push_back(
+          {ProblemCode::kVipLocal,
+           absl::StrCat("service ", service.name(), ": the hidden VIP ", service.vip(), " of its address is service ",
+                        other->second, "'s, too: list the address in `also_at` beside a VIP that no host has")});
     const auto vip = net::IpAddress::Parse(service.vip());
     if (!vip.ok() || !known.insert(*vip).second) continue;
     const bool local = IsOwn(network, *vip);

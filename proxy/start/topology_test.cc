@@ -457,6 +457,58 @@ TEST(Resolve, AnAddressOfKubeProxysModeIpvsCannotBeTakenOverInPlace) {
   EXPECT_THAT(Texts(Resolve(config, host.View())), ElementsAre(HasSubstr("kube-proxy's mode ipvs")));
 }
 
+TEST(Resolve, TranslatedQuestionsNeedTheOneSourceOfTheirFamily) {
+  FakeHost host;
+  host.AddRoute("10.78.0.11", 3, "10.78.0.1");
+  v1::Config config = FakeConfig();
+  v1::Service& other = *config.add_services();
+  other = config.services(0);
+  other.set_name("other");
+  other.set_vip("10.99.0.54");
+  other.mutable_backends()->DeleteSubrange(1, 1);
+  other.mutable_backends(0)->set_address("10.78.0.11");
+  EXPECT_THAT(Texts(Resolve(config, host.View())), IsEmpty());
+  config.mutable_services(0)->add_also_at("10.99.0.1");
+  EXPECT_THAT(
+      Texts(Resolve(config, host.View())),
+      ElementsAre(HasSubstr("uplink_unfit: service dns: with `also_at` it needs the one source of its instance, "
+                            "and gets 10.77.0.1, service other 10.78.0.1")));
+  host.AddRoute("10.78.0.11", 2, "10.77.0.1");
+  EXPECT_THAT(Texts(Resolve(config, host.View())), IsEmpty());
+}
+
+TEST(MoveOwnAddresses, HiddenVipsTellAddressesApartAndTwoServicesOfOneAreRefused) {
+  const auto behind = [](const char* own) { return VipBehind(*net::IpAddress::Parse(own)); };
+  EXPECT_EQ(behind("10.78.0.1"), "250.78.0.1");
+  EXPECT_NE(behind("10.78.0.1"), behind("26.78.0.1"));
+  EXPECT_EQ(behind("fd78::1"), "100::fd78:0:0:1");
+  EXPECT_NE(behind("fd78::1"), behind("2001:db8:78::1"));
+  v1::Config config = FakeConfig();
+  *config.add_services() = config.services(0);
+  config.mutable_services(2)->set_name("second");
+  EXPECT_THAT(
+      Texts(Resolve(config, FakeHost().View())),
+      ElementsAre(HasSubstr("vip_local: service second: the hidden VIP 10.99.0.53 of its address is service dns's")));
+  config.mutable_services(2)->set_port(5353);
+  EXPECT_THAT(Texts(Resolve(config, FakeHost().View())), IsEmpty());
+}
+
+TEST(MoveOwnAddresses, WhatWasMovedIsAgainWhileTheHostIsWithoutTheAddress) {
+  v1::Config config = FakeConfig();
+  v1::Service& service = *config.mutable_services(0);
+  service.set_vip("192.0.2.78");
+  service.set_in_place(true);
+  v1::Config moved = config;
+  MoveOwnAddresses(moved);
+  EXPECT_EQ(moved.services(0).vip(), "192.0.2.78") << "the control: it is no address of this host";
+  v1::Service& before = *moved.mutable_services(0);
+  before.set_in_place(false);
+  before.set_vip(VipBehind(*net::IpAddress::Parse("192.0.2.78")));
+  before.add_also_at("192.0.2.78");
+  MoveOwnAddresses(config, moved);
+  EXPECT_EQ(config.SerializeAsString(), moved.SerializeAsString());
+}
+
 TEST(Resolve, ABackendBehindTheProxyInterfaceIsRefused) {
   FakeHost host;
   host.AddLink(9, "hr0", 1500);

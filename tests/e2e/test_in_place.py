@@ -121,7 +121,7 @@ def test_what_ends_the_proxy_gives_the_address_back_and_nothing_is_lost(lab, ser
         time.sleep(1)
         assert live(lab, product), "the kernel part serves alone for a while"
         before = owner_serves(lab)
-        # As when 10 s are over, which another test waits for.
+        # As when 7 s are over, which another test waits for.
         lab.client.run(["nft", "flush", "set", "inet", f"hedgerow-{product.instance}", "live4"])
         wait_until(lambda: owner_serves(lab) > before, what="the owner")
         assert who_answers(lab.client, VIP4, "+tcp") in ("a", "b"), "a connection, too"
@@ -158,7 +158,7 @@ def test_a_pod_of_the_clients_own_bridge_answers_by_the_host(lab, servers, produ
         assert "hedgerow" not in tables(lab)
 
 
-def test_nothing_is_taken_over_any_more_when_no_daemon_has_lived_for_10_seconds(lab, servers, product, owner):
+def test_nothing_is_taken_over_any_more_when_no_daemon_has_lived_for_7_seconds(lab, servers, product, owner):
     up(product)
     load = Load(lab.client, None, 90, rate=50)
     time.sleep(11)

@@ -4,18 +4,20 @@ neither side needs a route or a masquerade rule. The servers know nothing of tha
 
 import contextlib
 import re
+import shutil
 import signal
 
 import pytest
 
 from harness.containers import container
 from harness.dns import UdpClient, query, who_answers
-from harness.product import wait_until
+from harness.other_users import open_folder
+from harness.product import BIN, wait_until
 from test_adoption import end, start
 from test_in_place import Load
 
 pytestmark = pytest.mark.own
-LAN, BOX, ASKER = "10.78.0.0/24", "10.78.0.1", "10.78.0.7"
+LAN, BOX, ASKER, BOX6 = "10.78.0.0/24", "10.78.0.1", "10.78.0.7", "fd78::1"
 
 
 @pytest.fixture
@@ -47,6 +49,28 @@ def ends(product) -> None:
     assert "hedgerow" not in product.lab.client.run(["nft", "list", "tables"]).stdout
 
 
+def assert_hidden_vip_is_closed(lab, product, asker, service: str) -> None:
+    """To a host that knows it and routes by the box."""
+    hidden = product.service_status(service)["vip"]
+    assert who_answers(lab.client, hidden) == "a", "the control: the box itself"
+    before = product.figure("requests", service)
+    assert asker.asks(hidden) != "[True]" and product.figure("requests", service) == before
+
+
+@contextlib.contextmanager
+def ipv6_of(lab, asker):
+    six = ["ip", "-n", asker.netns, "-6"]
+    lab.client.run(["ip", "addr", "add", f"{BOX6}/64", "dev", "lan0", "nodad"])
+    lab.client.run([*six, "addr", "add", "fd78::7/64", "dev", "eth0", "nodad"])
+    lab.client.run([*six, "route", "add", "default", "via", BOX6])
+    before = lab.client.run(["sysctl", "-n", "net.ipv6.conf.all.forwarding"]).stdout.strip()
+    lab.client.sysctl("net/ipv6/conf/all/forwarding", 1)
+    try:
+        yield
+    finally:
+        lab.client.sysctl("net/ipv6/conf/all/forwarding", before)
+
+
 @pytest.mark.parametrize("kind", ["lan", "host"])
 def test_a_box_serves_its_network_at_its_own_address_and_a_stopped_leader_costs_nothing(lab, servers, product, asker, kind):
     netns = asker.netns if kind == "lan" else None
@@ -69,6 +93,7 @@ def test_other_networks_are_not_served_and_the_address_is_the_hosts_again_after_
     product.up(services=services(product, clients=["10.79.0.0/24"]))
     assert asker.asks(BOX) == "['ConnectionRefusedError']"
     assert who_answers(lab.client, BOX) == "a"
+    assert_hidden_vip_is_closed(lab, product, asker, "dns4")
     product.down()
     with listener(lab, f"--listen-address={BOX}", "--bind-interfaces"):
         assert asker.asks(BOX) == "[True]"
@@ -149,19 +174,49 @@ def test_servers_addresses_are_asked_in_place_and_checks_go_to_the_servers_thems
 
 
 def test_ipv6_is_served_as_well(lab, servers, product, asker):
-    box, six = "fd78::1", ["ip", "-n", asker.netns, "-6"]
-    lab.client.run(["ip", "addr", "add", f"{box}/64", "dev", "lan0", "nodad"])
-    lab.client.run([*six, "addr", "add", "fd78::7/64", "dev", "eth0", "nodad"])
-    lab.client.run([*six, "route", "add", "default", "via", box])
-    before = lab.client.run(["sysctl", "-n", "net.ipv6.conf.all.forwarding"]).stdout.strip()
-    lab.client.sysctl("net/ipv6/conf/all/forwarding", 1)
-    try:
-        product.up(services=[product.service("dns6", vip=box, in_place=True, clients=["fd78::/64"])])
+    with ipv6_of(lab, asker):
+        product.up(services=[product.service("dns6", vip=BOX6, in_place=True, clients=["fd78::/64"])])
         servers["a"].stall()
         for _ in range(10):
-            assert "b" in asker.run("dig", f"@{box}", "+time=1", "+tries=1", "+short", "TXT", "whoami.example.test"), product.status()["services"]
-        assert who_answers(lab.client, box) == "b"
+            assert "b" in asker.run("dig", f"@{BOX6}", "+time=1", "+tries=1", "+short", "TXT", "whoami.example.test"), product.status()["services"]
+        assert who_answers(lab.client, BOX6) == "b"
         servers["a"].resume()
         product.down()
+
+
+def test_other_networks_are_not_served_by_ipv6_either(lab, servers, product, asker):
+    with ipv6_of(lab, asker):
+        product.up(services=[product.service("dns6", vip=BOX6, in_place=True, clients=["fd79::/64"])])
+        assert asker.asks(BOX6) == "['ConnectionRefusedError']"
+        assert_hidden_vip_is_closed(lab, product, asker, "dns6")
+        product.down()
+
+
+def test_a_reload_while_the_host_is_without_the_address_changes_the_rest(lab, servers, product, asker):
+    """As while DHCP renews it."""
+    product.up(services=services(product))
+    lab.client.run(["ip", "addr", "del", f"{BOX}/24", "dev", "lan0"])
+    try:
+        product.write(product.config(services=services(product, delay="20ms")))
+        assert "delay" in product.admin("reload").stdout
     finally:
-        lab.client.sysctl("net/ipv6/conf/all/forwarding", before)
+        lab.client.run(["ip", "addr", "add", f"{BOX}/24", "dev", "lan0"])
+    assert asker.asks(BOX) == "[True]"
+    ends(product)
+
+
+def test_a_check_without_privilege_asks_no_address_that_is_translated(lab, servers, product):
+    """Translated, they would all answer."""
+    product.up(services=[product.service("dns4", also_at=[host.ipv4 for host in lab.replicas])])
+    servers["a"].kill()
+    with open_folder() as folder:
+        program, config = folder / "hedgerow", folder / "hedgerow.yaml"
+        shutil.copy2(BIN / "hedgerow", program)
+        config.write_text((product.folder / "hedgerow.yaml").read_text(encoding="utf-8"), encoding="utf-8")
+        user = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", program]
+        done = lab.client.run([*user, "check", "--config", config], check=False)
+        plan = lab.client.run([*user, "dns", "adopt", "--dry-run", "--config", folder / "none.yaml",
+                               "--servers", ",".join(host.ipv4 for host in lab.replicas)], check=False)
+    assert len(re.findall(r"^ +[ab] .*was not asked: needs root", done.stdout, re.M)) == 2 and "answers directly" not in done.stdout, done
+    assert plan.returncode == 1 and "was not asked, which needs root" in plan.stderr, plan
+    product.down()

@@ -11,7 +11,7 @@ GATEWAY_MAC = "ee:ee:ee:ee:ee:ee"
 
 ASK = """
 import socket, sys
-s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1.5)
+s = socket.socket(socket.AF_INET6 if ":" in sys.argv[1] else socket.AF_INET, socket.SOCK_DGRAM); s.settimeout(1.5)
 s.connect((sys.argv[1], 53))
 answers = []
 for query_id in range(int(sys.argv[3])):
