@@ -67,12 +67,12 @@ void FollowerReads::Ask(uint64_t now_ns) {
   furthest_ = {};
 }
 
-// As RFC 6298 smooths round trips. `most_ns` counts of a longer time, so that a stall teaches little.
+// As RFC 6298 smooths round trips. `most_ns` counts of a longer time, so that a stall teaches little. Where a majority
+// is quicker than the leader, a later question has mostly taken the timed one's place there (LeaderReads::Add): the
+// answer to it came when the timed one's would have come.
 void FollowerReads::LeaderAnswered(ReadId id, uint64_t now_ns, uint64_t most_ns) {
   if (timed_ == 0 || id.incarnation != incarnation_ || id.number < timed_) return;
-  if (id.number == timed_) {
-    leader_took_ns_ = (7 * leader_took_ns_ + std::min(now_ns - std::min(now_ns, timed_ns_), most_ns)) / 8;
-  }
+  leader_took_ns_ = (7 * leader_took_ns_ + std::min(now_ns - std::min(now_ns, timed_ns_), most_ns)) / 8;
   timed_ = 0;
 }
 
@@ -83,7 +83,7 @@ void FollowerReads::Heard(ReadId id, size_t member, const EntryId& last) {
 }
 
 void FollowerReads::Forget() {
-  timed_ = 0;
+  timed_ = leader_took_ns_ = 0;
   waiting_.insert(waiting_.begin(), asked_.begin(), asked_.end());
   asked_.clear();
 }

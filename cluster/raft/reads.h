@@ -84,7 +84,7 @@ class FollowerReads {
   ReadId id() const { return {.incarnation = incarnation_, .number = number_}; }
   // The leader has answered this question or, by a later one's number, will not any more.
   void LeaderAnswered(ReadId id, uint64_t now_ns, uint64_t most_ns);
-  // How long it takes to, smoothed over eight answers.
+  // How long this leader takes to, smoothed over eight answers.
   uint64_t leader_took_ns() const { return leader_took_ns_; }
   // Questions go to all members, until the leader answers one.
   bool asks_all() const { return asks_all_; }
@@ -94,7 +94,7 @@ class FollowerReads {
   // Those that have said so, as a mask of slots, and the end of the one that is furthest.
   uint32_t heard() const { return heard_; }
   const EntryId& furthest() const { return furthest_; }
-  // Another leader, term or configuration: no answer to an earlier question counts.
+  // Another leader, term or configuration: no answer to an earlier question counts, and this leader may be nearer.
   void Forget();
   // The reads that this answers, if it answers the question under way.
   std::vector<LocalRead> TakeAnswered(ReadId id);
