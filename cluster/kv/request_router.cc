@@ -78,6 +78,7 @@ void RequestRouter::Receive(uint64_t now_ns, uint64_t arrived_ns, Request reques
   waiting.request = std::move(request);
   if (waiting.request.is_read()) {
     waiting.placed = true;
+    CountRead(waiting.request, 1);
     EndAt(tag,
           leader_.IsSet() ? end_ns : waiting.hold_until_ns);  // without a leader its client hears so, as of a write
     actions.push_back(StartRead{.tag = tag, .deadline_ns = waiting.end_ns});
@@ -468,13 +469,20 @@ void RequestRouter::HasOutcome(const Request& request, const Result& result) {
   failing_ = {};
 }
 
+void RequestRouter::CountRead(const Request& request, int change) {
+  reads_.all += change;
+  for (const uint16_t place : request.counted_at) reads_.at[place] += change;
+}
+
 void RequestRouter::Remove(uint64_t tag) {
   const auto found = waiting_.find(tag);
   const PendingRequest& waiting = found->second;
   by_end_.erase({waiting.end_ns, tag});
   waiting_bytes_ -= waiting.bytes;
   FreeSlot(found->second);
-  if (!waiting.request.is_read()) {
+  if (waiting.request.is_read()) {
+    CountRead(waiting.request, -1);
+  } else {
     const auto same = by_key_.find(waiting.request.command.key);
     same->second.erase(tag);
     if (same->second.empty()) by_key_.erase(same);

@@ -42,6 +42,7 @@ struct Request {
   uint64_t timeout_ns = 0;  // from the client's sending to when it no longer cares
   uint64_t age_ns = 0;      // how long other nodes have held it
   uint32_t hops = 0;
+  std::array<uint16_t, 2> counted_at{};  // a read: WaitingReads
 
   bool is_read() const { return read_key.has_value() || !item_keys.empty(); }
 };
@@ -54,6 +55,13 @@ struct Answer {
   std::optional<std::string> value{};
   raft::NodeId leader_hint{};
   std::vector<std::pair<std::string, Item>> items{};  // kItems: those that are there, in the order asked for
+};
+
+// How many reads wait, in all and of each source: a place is a hash's, for a client's address or for its prefix.
+// Sources that meet at one share it.
+struct WaitingReads {
+  size_t all = 0;
+  std::vector<uint32_t> at = std::vector<uint32_t>(size_t{1} << 16);
 };
 
 // The other node's answer comes back under `tag`: ForwardAnswered.
@@ -162,6 +170,7 @@ class RequestRouter {
   uint64_t next_deadline_ns() const;
   size_t waiting() const { return waiting_.size(); }
   size_t waiting_bytes() const { return waiting_bytes_; }
+  const WaitingReads& reads() const { return reads_; }
 
   struct Counters {
     uint64_t forwards = 0;
@@ -213,6 +222,7 @@ class RequestRouter {
   void Refuse(uint64_t tag, std::vector<Action>& actions);
   void CameToNothing(const Request& request);
   void HasOutcome(const Request& request, const Result& result);
+  void CountRead(const Request& request, int change);
   void Remove(uint64_t tag);
   void EndAt(uint64_t tag, uint64_t end_ns);
 
@@ -225,6 +235,7 @@ class RequestRouter {
   bool caught_up_ = false;
   uint64_t next_tag_;
   size_t waiting_bytes_ = 0;
+  WaitingReads reads_;
   size_t items_bytes_ = 0;                           // answered since BeginAnswers
   std::map<uint64_t, PendingRequest> waiting_;       // by tag
   std::map<RequestKey, std::set<uint64_t>> by_key_;  // the writes among them

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/kv/request_router.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -583,6 +584,34 @@ TEST_F(RequestRouterTest, AReadWithoutALeaderIsRefusedAndNotForgotten) {
     EXPECT_EQ(router_.waiting(), 0u);
     Take();
   }
+}
+
+TEST_F(RequestRouterTest, AReadIsCountedAtItsPlacesUntilItIsAnsweredRefusedOrForgotten) {
+  const auto counted = [this] { return std::array{router_.reads().all, size_t{router_.reads().at[7]}}; };
+  const auto receive = [this](uint64_t timeout_ms) {
+    Request read;
+    read.read_key = "k";
+    read.timeout_ns = timeout_ms * kMillisecond;
+    read.counted_at = {7, 65'535};
+    router_.Receive(0, 0, read, actions_);
+    return std::get<StartRead>(Take().at(0)).tag;
+  };
+  router_.LeaderChanged(0, kOther, actions_);
+  const uint64_t answered = receive(60'000);
+  const uint64_t refused = receive(60'000);
+  receive(60'000);  // its client gives up
+  receive(500);     // the same
+  router_.LeaderChanged(0, raft::NodeId(), actions_);
+  receive(60'000);  // refused after a second
+  EXPECT_THAT(counted(), testing::ElementsAre(5, 5));
+  router_.ReadReady(answered, actions_);
+  router_.ReadRefused(refused, actions_);
+  EXPECT_THAT(counted(), testing::ElementsAre(3, 3));
+  router_.Tick(1000 * kMillisecond, actions_);
+  EXPECT_THAT(counted(), testing::ElementsAre(1, 1)) << "one taken under a leader waits as long as its client does";
+  router_.Tick(60'000 * kMillisecond, actions_);
+  EXPECT_THAT(counted(), testing::ElementsAre(0, 0));
+  EXPECT_EQ(router_.reads().at[65'535], 0u);
 }
 
 TEST_F(RequestRouterTest, AReadWhoseClientHasGivenUpIsForgotten) {

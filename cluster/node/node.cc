@@ -290,7 +290,6 @@ void Node::RunTurn() {
   const kv::StateMachine& state = replica_.state();
   sources_->FollowWindow(state.seen_without_session(), state.settings().window,
                          std::max<size_t>(1, replica_.raft().configuration().members.size()));
-  sources_->FollowReads(replica_.raft().waiting_reads(), replica_.raft().options().reads_max);
   if (turn_.Run(now_ns_)) worked_ns_ = now_ns_;
   turns_.Count(std::exchange(came_, false) || worked_ns_ == now_ns_);
 }
@@ -385,7 +384,8 @@ bool Node::MayHaveCome(int fd) const { return now_ns_ > polled_ns_ + kPollHolds_
 void Node::TakeFromClient(uint64_t arrived_ns, kv::Request request) {
   const auto may_read = [&] {
     const uint64_t client = IsMemcacheds(request.reply_to) ? 0 : front_end_.ClientOf(request.reply_to);
-    return sources_->MayRead(EndsOf(request.reply_to).second, client);
+    request.counted_at = sources_->PlacesOf(EndsOf(request.reply_to).second, client);
+    return sources_->MayRead(replica_.router().reads(), replica_.raft().options().reads_max, request.counted_at);
   };
   if (IsRemoved()) {
     Send(kv::Answer{.reply_to = request.reply_to, .kind = kv::Answer::Kind::kNotLeader});

@@ -74,8 +74,17 @@ bool SourceLimits::MayTakePlaceInWindow(const Datagram& datagram, uint64_t clien
   return false;
 }
 
-bool SourceLimits::MayRead(const NetAddress& from, uint64_t client) {
-  if (read_cost_ns_ == 0 || TakeOfBoth(Kind::kReadsOfAddress, Kind::kReadsOfPrefix, from, client, read_cost_ns_))
+// On loopback a socket is a client: a local user has many.
+std::array<uint16_t, 2> SourceLimits::PlacesOf(const NetAddress& from, uint64_t client) const {
+  if (client == 0 && IsLoopback(from)) client = UINT64_MAX - from.port;
+  const Hash hash = paid_until_ns_.hash_function();
+  return {static_cast<uint16_t>(hash(Of(Kind::kReadsOfAddress, from, client))),
+          static_cast<uint16_t>(hash(Of(Kind::kReadsOfPrefix, from, client)))};
+}
+
+bool SourceLimits::MayRead(const kv::WaitingReads& reads, size_t reads_max, const std::array<uint16_t, 2>& places) {
+  const size_t part = std::max<size_t>(1, reads_max / 32);
+  if (2 * reads.all < reads_max || (reads.at[places[0]] < part && reads.at[places[1]] < kAddressesOfPrefix * part))
     return true;
   ++counters_.reads_over;
   return false;
@@ -83,18 +92,17 @@ bool SourceLimits::MayRead(const NetAddress& from, uint64_t client) {
 
 // The address first: one that floods takes nothing of its prefix's.
 bool SourceLimits::TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t client, uint64_t cost_ns) {
-  Source one = Of(address, from);
-  Source all = client == 0 ? Of(prefix, from) : Source{.kind = prefix, .bits = {}};
-  one.client = all.client = client;
-  return Take(one, cost_ns, kOpensBurst_ns) && Take(all, cost_ns / kAddressesOfPrefix, kOpensBurst_ns);
+  return Take(Of(address, from, client), cost_ns, kOpensBurst_ns) &&
+         Take(Of(prefix, from, client), cost_ns / kAddressesOfPrefix, kOpensBurst_ns);
 }
 
-SourceLimits::Source SourceLimits::Of(Kind kind, const NetAddress& address) {
+SourceLimits::Source SourceLimits::Of(Kind kind, const NetAddress& address, uint64_t client) {
   std::array<uint8_t, 16> bytes = address.bytes;
   const size_t kept = kind >= Kind::kOpensOfAddress ? (address.is_v4() ? 16 : 8) : (address.is_v4() ? 15 : 7);
   std::fill(bytes.begin() + static_cast<ptrdiff_t>(kept), bytes.end(), 0);
-  Source source{.kind = kind, .bits = {}};
-  std::memcpy(source.bits.data(), bytes.data(), bytes.size());
+  Source source{.kind = kind, .bits = {}, .client = client};
+  const bool named = client != 0 && kind < Kind::kOpensOfAddress;
+  if (!named) std::memcpy(source.bits.data(), bytes.data(), bytes.size());
   return source;
 }
 

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "cluster/kv/keyed_hash.h"
+#include "cluster/kv/request_router.h"
 #include "cluster/kv/settings.h"
 #include "cluster/node/config/config.h"
 #include "cluster/node/net/udp_socket.h"
@@ -41,14 +42,13 @@ class SourceLimits {
   explicit SourceLimits(SourcesConfig config) : config_(std::move(config)) {}
 
   void TurnBegins(uint64_t now_ns) { now_ns_ = now_ns; }
-  // Of the writes without a session that the cluster remembers, and of the reads that wait here: the first half is
-  // there for all alike. In the second each member lets an address have a sixteenth of its part, so that one client
-  // that fills it leaves others theirs.
+  // Of the writes without a session that the cluster remembers, the first half is there for all alike. In the second
+  // each member lets an address have a sixteenth of its part, so that one client that fills the window leaves others
+  // theirs.
   void FollowWindow(size_t known, const kv::WindowLimits& window, size_t members) {
-    window_cost_ns_ = CostOfPlace_ns(known, window.requests_max / members, window.window_ns, window.requests_max);
-  }
-  void FollowReads(size_t waiting, size_t reads_max) {
-    read_cost_ns_ = CostOfPlace_ns(waiting, reads_max, kReadWaits_ns, reads_max);
+    window_cost_ns_ = 2 * known < window.requests_max
+                          ? 0
+                          : window.window_ns / std::max<uint64_t>(1, window.requests_max / members / 32);
   }
 
   // Loopback, this host itself, and the networks of `sources.trusted`.
@@ -61,7 +61,9 @@ class SourceLimits {
   // address. 0: none has.
   bool MayOpen(const Datagram& datagram, uint64_t client);
   bool MayTakePlaceInWindow(const Datagram& datagram, uint64_t client);
-  bool MayRead(const NetAddress& from, uint64_t client);
+  // The same of the reads that wait here. They are counted, at these places: one may wait a microsecond or a minute.
+  std::array<uint16_t, 2> PlacesOf(const NetAddress& from, uint64_t client) const;
+  bool MayRead(const kv::WaitingReads& reads, size_t reads_max, const std::array<uint16_t, 2>& places);
 
   const Counters& counters() const { return counters_; }
 
@@ -93,21 +95,14 @@ class SourceLimits {
     }
   };
 
-  // A read that waits longer is not counted any more.
-  static constexpr uint64_t kReadWaits_ns = 1'000'000'000;
-
-  static uint64_t CostOfPlace_ns(size_t taken, size_t part, uint64_t held_ns, size_t max) {
-    return 2 * taken < max ? 0 : held_ns / std::max<uint64_t>(1, part / 32);
-  }
   bool TakeOfBoth(Kind address, Kind prefix, const NetAddress& from, uint64_t client, uint64_t cost_ns);
-  static Source Of(Kind kind, const NetAddress& address);
+  static Source Of(Kind kind, const NetAddress& address, uint64_t client = 0);
   bool Take(const Source& source, uint64_t cost_ns, uint64_t burst_ns);
   void Forget();
 
   SourcesConfig config_;
   uint64_t now_ns_ = 0;
   uint64_t window_cost_ns_ = 0;  // 0: there is room for all
-  uint64_t read_cost_ns_ = 0;
   // The virtual scheduling algorithm (ITU-T I.371): until when what came from the source is paid for.
   std::unordered_map<Source, uint64_t, Hash> paid_until_ns_;
   std::deque<Source> order_;  // each of them once

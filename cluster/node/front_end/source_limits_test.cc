@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cluster/node/front_end/source_limits.h"
 
+#include <array>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -27,6 +28,8 @@ class SourceLimitsTest : public testing::Test {
   }
   void At(uint64_t ns) { limits_.TurnBegins(ns); }
 
+  // The same places each time: by chance two sources may share one.
+  kv::ScopedHashSecret secret_{{.first = 1, .second = 0x9e3779b97f4a7c15}};
   SourcesConfig config_{.trusted = net::Networks({net::Network::Parse("10.1.0.0/16").value()}),
                         .answer_bytes_per_s = 1'000'000,
                         .opens_per_s = 10};
@@ -129,20 +132,34 @@ TEST_F(SourceLimitsTest, OneClientWithoutASessionLeavesOthersTheSecondHalfOfTheW
 }
 
 TEST_F(SourceLimitsTest, OneClientWhoseReadsWaitLeavesOthersTheSecondHalf) {
-  const auto reads_of = [&](const char* address, int count, uint64_t client = 0) {
+  kv::WaitingReads reads;
+  const auto reads_of = [&](const char* address, int count, bool wait = true, uint64_t client = 0) {
+    const std::array<uint16_t, 2> places = limits_.PlacesOf(NetAddress::Parse(address).value(), client);
     int taken = 0;
-    for (int i = 0; i < count; ++i) taken += limits_.MayRead(NetAddress::Parse(address).value(), client);
+    for (int i = 0; i < count; ++i) {
+      if (!limits_.MayRead(reads, 4096, places)) continue;
+      ++taken;
+      if (!wait) continue;
+      ++reads.all;
+      for (const uint16_t place : places) ++reads.at[place];
+    }
     return taken;
   };
   At(kSecond_ns);
-  limits_.FollowReads(2'047, 4'096);
-  EXPECT_EQ(reads_of("10.0.0.1:5000", 10'000), 10'000) << "there is room for all";
-  limits_.FollowReads(2'048, 4'096);
-  EXPECT_NEAR(reads_of("10.0.0.1:5000", 10'000), 1'024, 3) << "half of what is left";
-  EXPECT_EQ(limits_.counters().window_over, 0u);
-  EXPECT_GT(limits_.counters().reads_over, 8'000u);
-  EXPECT_EQ(reads_of("10.0.0.2:5000", 100), 100);
-  EXPECT_EQ(reads_of("10.0.0.1:5000", 100, 7), 100) << "a named client has its own part";
+  EXPECT_EQ(reads_of("10.0.0.1:5000", 10'000), 2'048) << "half";
+  At(61 * kSecond_ns);
+  EXPECT_EQ(reads_of("10.0.0.1:5000", 1), 0) << "they wait still";
+  EXPECT_EQ(limits_.counters().reads_over, 10'000u - 2'048 + 1);
+  EXPECT_EQ(reads_of("10.0.1.1:5000", 10'000, false), 10'000) << "what is answered at once takes nothing";
+  EXPECT_EQ(reads_of("10.0.1.1:5000", 10'000), 128);
+  EXPECT_EQ(reads_of("10.0.0.1:5000", 10'000, true, 7), 128) << "a named client has its own part";
+  int of_prefix = 0;
+  for (const char* address : {"10.0.2.1:1", "10.0.2.2:1", "10.0.2.3:1", "10.0.2.4:1", "10.0.2.5:1", "10.0.2.6:1",
+                              "10.0.2.7:1", "10.0.2.8:1", "10.0.2.9:1", "10.0.2.10:1"})
+    of_prefix += reads_of(address, 1'000);
+  EXPECT_EQ(of_prefix, 8 * 128);
+  EXPECT_EQ(reads_of("127.0.0.1:5000", 1'000), 128);
+  EXPECT_EQ(reads_of("127.0.0.1:5001", 1'000), 128) << "a local user's sockets are many clients";
 }
 
 TEST_F(SourceLimitsTest, AFullTableSharesOnePlaceAmongThoseThatHaveNone) {
