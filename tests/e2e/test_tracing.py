@@ -28,15 +28,19 @@ def by_key(requests: list[dict], query_id: int) -> dict:
     return found
 
 
-def earn_hedges(client: UdpClient) -> None:
-    for query_id in range(100, 150):  # 5 % of 50 requests: two hedges
+def earn_hedges(client: UdpClient, proxy) -> int:
+    """By so many requests. And a leader that is healthy at the end: on a busy machine it may have become suspect meanwhile."""
+    for query_id in range(100, 1000):  # 5 % of 50 requests: two hedges
         assert client.ask(query_id, "n1.example.test") is not None
+        if query_id >= 149 and all(service["backends"][0]["health"] == "healthy" for service in proxy.status()["services"]):
+            return query_id - 99
+    raise AssertionError(proxy.status()["services"])
 
 
 @FAMILIES
 def test_a_stalled_servers_request_is_traced_from_split_to_loser_dropped(lab, servers, proxy, vip, service):
     with UdpClient(lab.client, vip) as client, tracing(proxy, "--service", service, "--json") as trace:
-        earn_hedges(client)
+        before = earn_hedges(client, proxy)
         servers["a"].stall()
         assert client.ask(0x2a01, "n1.example.test") is not None
         servers["a"].resume()
@@ -55,20 +59,20 @@ def test_a_stalled_servers_request_is_traced_from_split_to_loser_dropped(lab, se
     assert loser["backend"] == "a" and loser["reason"] == "loser" and loser["since_ns"] > answer["since_ns"]
     # The others were told whole, too.
     others = [each for each in trace.json() if each["key"] != "2a01"]
-    assert len(others) == 50 and all(each["complete"] and kinds(each)[0] == "split" for each in others)
+    assert len(others) == before and all(each["complete"] and kinds(each)[0] == "split" for each in others)
     assert sum(kinds(each) == ["split", "answer"] or each["answered_by"] == "b" for each in others) >= 40
 
 
 def test_for_people_a_request_is_one_line(lab, servers, proxy):
     with UdpClient(lab.client, VIP4) as client, tracing(proxy, "--service", DNS4, "--hedged") as trace:
-        earn_hedges(client)
+        earn_hedges(client, proxy)
         servers["a"].stall()
         assert client.ask(7, "n1.example.test") is not None
         servers["a"].resume()
-        wait_until(lambda: trace.lines(), what="the request's end")
+        wait_until(lambda: any(" 0007 " in line for line in trace.lines()), what="the request's end")
         port = client.port
-        lines = trace.end()  # by Ctrl-C, which is no failure; the fifty that were not hedged are not told
-    assert len(lines) <= 2, lines  # one of them may have asked a standby that was never heard
+        lines = trace.end()  # by Ctrl-C, which is no failure
+    assert len(lines) <= proxy.figure("extra_sends"), lines  # those of the fifty that were not hedged are not told: on a calm machine all but one
     (line,) = (line for line in lines if " 0007 " in line)
     for word in (DNS4, f"{lab.client.ipv4}:{port}", " 0007 ", " b |",
                  "0 to a", "answer of b", "loser a dropped"):
@@ -246,7 +250,7 @@ def test_tcpdump_reads_the_capture_file_of_a_trace(lab, servers, proxy, vip, ser
     six = ":" in vip
     with (UdpClient(lab.client, vip) as client,
           tracing(proxy, "--service", service, "--key", "1234", "--pcap", str(file)) as trace):
-        earn_hedges(client)
+        earn_hedges(client, proxy)
         servers["a"].stall()
         assert client.ask(0x1234, "n1.example.test") is not None
         servers["a"].resume()
