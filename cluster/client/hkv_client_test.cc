@@ -184,7 +184,7 @@ TEST_F(HkvClientTest, RequestsThatAreUnderWayAtOnceAreAnsweredAgainAfterAnOutage
   const absl::Time begun = absl::Now();
   EXPECT_TRUE(are_answered());
   is_down = true;
-  ask(absl::Milliseconds(150));  // what was under way
+  ask(absl::Milliseconds(150));  // the requests under way
   EXPECT_LT(ask(absl::Milliseconds(1350)), 0.1);
   is_down = false;
   EXPECT_TRUE(are_answered());

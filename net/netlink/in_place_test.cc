@@ -81,19 +81,18 @@ TEST_F(InPlaceTest, LentAddressesAreTranslatedForThisHostAndForListedNetworks) {
       rules_.lent_to.push_back({Network::Parse(clients).value(), {Ip(asked), 53}});
     }
     ASSERT_THAT(PutInPlaceRules(rules_), IsOk());
-    for (
-        const auto& [chain, rule] :
-        {std::pair("lent_in", "type nat hook prerouting priority dstnat - 1; policy accept;"),
-         std::pair(
-             "lent_in",
-             "ip saddr 10.78.0.0/23 ip daddr 10.78.0.1 th dport 53 dnat ip to ip daddr . meta l4proto . th dport map @lent4"),
-         std::pair(
-             "lent_in",
-             "ip6 saddr fd78::/61 ip6 daddr fd78::1 th dport 53 dnat ip6 to ip6 daddr . meta l4proto . th dport map @lent6"),
-         std::pair("lent_out", "meta mark != 0x48520000 dnat ip to ip daddr . meta l4proto . th dport map @lent4"),
-         std::pair("lent_way", "type nat hook postrouting priority srcnat - 1; policy accept;"),
-         std::pair("lent_way",
-                   "oifname \"hr0\" ct status dnat ip6 daddr . meta l4proto . th dport @behind6 masquerade")})
+    for (const auto& [chain, rule] :
+         {std::pair("lent_in", "type nat hook prerouting priority dstnat - 1; policy accept;"),
+          std::pair("lent_in",
+                    "ip saddr 10.78.0.0/23 ip daddr 10.78.0.1 th dport 53 "
+                    "dnat ip to ip daddr . meta l4proto . th dport map @lent4"),
+          std::pair("lent_in",
+                    "ip6 saddr fd78::/61 ip6 daddr fd78::1 th dport 53 "
+                    "dnat ip6 to ip6 daddr . meta l4proto . th dport map @lent6"),
+          std::pair("lent_out", "meta mark != 0x48520000 dnat ip to ip daddr . meta l4proto . th dport map @lent4"),
+          std::pair("lent_way", "type nat hook postrouting priority srcnat - 1; policy accept;"),
+          std::pair("lent_way",
+                    "oifname \"hr0\" ct status dnat ip6 daddr . meta l4proto . th dport @behind6 masquerade")})
       EXPECT_EQ(Lists(absl::StrCat("chain inet hedgerow-test ", chain), rule), 0) << rule;
     EXPECT_EQ(Lists("map inet hedgerow-test lent4", "10.78.0.1 . udp . 53 expires"), 0);
     EXPECT_EQ(Lists("map inet hedgerow-test lent6", ": 100::1"), 0);

@@ -17,9 +17,9 @@ absl::StatusOr<AdminClient> AdminClient::Connect(const std::string& socket_path)
                     .hint = absl::StrCat("Start it with `", unit ? "systemctl start hedgerowd" : "hedgerow up",
                                          "`, or name another socket with --socket")});
   if (!channel.ok()) return channel.status();
-  return AdminClient(
-      *channel,
-      "hedgerowd has the socket and does not answer in time: its process is stopped, or the host is overloaded. The kernel part works on meanwhile");
+  return AdminClient(*channel,
+                     "hedgerowd has the socket and does not answer in time: its process is stopped, or the host is "
+                     "overloaded. The kernel part works on meanwhile");
 }
 
 }  // namespace hedgerow

@@ -187,7 +187,7 @@ bool Compare(const Servers& servers, v1::DnsReport& report) {
     differ |= said.size() - without > 1;
     if (said.size() == 1 && without == 0) continue;
     std::vector<std::string> texts;
-    for (const auto& [what, who] : said) texts.push_back(absl::StrCat(absl::StrJoin(who, ", "), " ", what));
+    for (const auto& [answer, by] : said) texts.push_back(absl::StrCat(absl::StrJoin(by, ", "), " ", answer));
     report.add_differences(absl::StrCat(names[i].first, ": ", absl::StrJoin(texts, "; ")));
   }
   return differ;

@@ -315,7 +315,8 @@ std::string WhatToDo(const v1::Service& service, const NetworkView& network, con
   });
   return ipvs ? "; kube-proxy's mode ipvs has it on kube-ipvs0: `in_place` needs its mode nftables or iptables"
          : service.in_place()
-             ? "; it was none when the configuration was read: restart, or list it in `also_at` beside a VIP that no host has"
+             ? "; it was none when the configuration was read: restart, or list it in `also_at` beside a VIP that no host "
+               "has"
              : "; a VIP must be an address that no host has";
 }
 

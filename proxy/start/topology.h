@@ -85,8 +85,8 @@ absl::StatusOr<NetworkView> KernelNetworkView();
 
 // A VIP that is this host's own address (`in_place: true`, docs/adr/0063): the kernel delivers what comes to it before
 // any route, so the service gets a VIP that no host has, and the address stands in `also_at`. Called wherever a
-// configuration is read to be served, planned or judged on this machine. What was moved in `before` is again, also
-// while the host is without the address.
+// configuration is read to be served, planned or judged on this machine. An address that `before` has moved is moved
+// again, also while the host is without it.
 void MoveOwnAddresses(v1::Config& config, const v1::Config& before = {});
 // That VIP, always the same one: 240.0.0.0/4 (RFC 1112) and 100::/64 (RFC 6666), which no host has, with the address's
 // bits, those before folded into them. CheckVips() refuses two services of one.

@@ -30,7 +30,8 @@ std::vector<operate::Option> OptionsOfGroup(std::vector<operate::Option> own) {
        "lines \"NETWORK NUMBER\": the addresses of a device that has several; \"NETWORK NUMBER gateway\": the field names the device"},
       {"gateway-field", "FIELD", "where the datagrams of gateways name their device: 12:4 (OFFSET:BYTES)"},
       {"sessions", "PROTOCOL",
-       "the datagrams' protocol: quic, dtls, wireguard, any, or none for one without sessions. A session stays with its worker when another one is to have its source (default any)"},
+       "the datagrams' protocol: quic, dtls, wireguard, any, or none for one without sessions. A session "
+       "stays with its worker when another one is to have its source (default any)"},
       {"drain-timeout", "DURATION",
        "how long sessions stay so; a worker that another one has replaced is killed after this (default 1m)"},
       {"metrics", "LISTEN", "serve /metrics there: 127.0.0.1:9467, unix:/PATH (default: nowhere)"},

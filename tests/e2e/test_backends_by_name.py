@@ -67,10 +67,10 @@ def test_the_backends_follow_a_name_and_no_request_is_lost(lab, servers, product
         registry.stop()
         wait_until(lambda: "cannot follow" in (tmp_path / "log").read_text(encoding="utf-8"), 30, "it is logged")
         before = product.figure("requests", "dns")
-        wait_until(lambda: product.figure("requests", "dns") > before + 300, 30, "requests with what was known last")
+        wait_until(lambda: product.figure("requests", "dns") > before + 300, 30, "requests to the last good list")
         report = stop_dnsperf(load)
         assert report.lost == 0 and report.sent > 1000, report.text
-        assert backends() == [f"b-53 {b}"], "what was known last"
+        assert backends() == [f"b-53 {b}"], "the last good list"
         assert "primary" not in yaml.safe_load(out.read_text(encoding="utf-8"))["services"][0]
     finally:
         lab.client.stop(load[0])

@@ -35,7 +35,7 @@ def test_in_one_file_it_is_refused_with_the_way_on(lab, servers, product):
 def test_an_instance_for_each_serves_hedges_and_fails_over(lab, servers, product, beside):
     product.up(services=[product.service(DNS4)])
     beside.up(interface="hr1", services=[{**beside.service(DNS4, vip=OTHER_VIP), "primary": "b"}])
-    for vip in (VIP4, OTHER_VIP):  # the same server by both, over TCP too, and the answers come from who was asked
+    for vip in (VIP4, OTHER_VIP):  # the same server by both, over TCP too, and answers come from the VIP that was asked
         said = lab.client.run(["dig", f"@{vip}", "+tcp", "+short", "+tries=1", "www.example.test"]).stdout
         assert said.strip() == "192.0.2.1", vip
     loads = [start_dnsperf(lab.client, vip, seconds=4, rate=300) for vip in (VIP4, OTHER_VIP)]
