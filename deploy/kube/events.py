@@ -120,6 +120,9 @@ class Events:
         while len(self.cluster.pods("k8s-app=kube-dns", "kube-system", "a")) != 1:
             self.rollout("")
 
+    def wait_until_all_is_answered(self) -> None:
+        until(lambda: not any(result["lost"] for result in Load(self.cluster, 1).result().values()), 60, lambda: "the cluster's DNS does not answer")
+
     # -- of the proxy --------------------------------------------------------------------------------------
 
     def overlay(self, folder: Path) -> Path:
@@ -158,7 +161,7 @@ class Events:
         self.rolled_out()
 
     def uninstalled(self, _node: str) -> None:
-        """And 20 s later kube-proxy serves."""
+        """And kube-proxy serves some seconds later."""
         self.cluster.kubectl("-n=hedgerow", "delete", "daemonset", "hedgerow")
         time.sleep(25)
 
@@ -206,9 +209,10 @@ def proxy_events(events: Events) -> list[tuple]:
 
 def run(cluster: Cluster) -> int:
     events = Events(cluster)
-    until(lambda: not any(result["lost"] for result in Load(cluster, 1).result().values()), 60, lambda: "the cluster's DNS does not answer")
+    events.wait_until_all_is_answered()
     for name, event, nodes, seconds in dns_events(events):
         events.measure("kube-proxy", name, event, nodes, seconds)
+    events.wait_until_all_is_answered()  # what kube-proxy still loses after the last event is none of the installation's
     events.measure("hedgerow", "DaemonSet installed", events.installed, ("a",), 30)
     for name, event, nodes, seconds in [*dns_events(events), *proxy_events(events)]:
         events.measure("hedgerow", name, event, nodes, seconds)

@@ -16,7 +16,7 @@
 #include "proxy/cli/command.h"
 #include "config/format.h"
 #include "proxy/config/load.h"
-#include "proxy/start/topology.h"
+#include "proxy/start/vips.h"
 
 namespace hedgerow::cli {
 namespace {

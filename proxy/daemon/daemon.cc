@@ -41,6 +41,7 @@
 #include "proxy/instance/proxy_instance.h"
 #include "proxy/instance/reload_outcome.h"
 #include "proxy/start/topology.h"
+#include "proxy/start/vips.h"
 #include "operate/event_loop.h"
 #include "proxy/metrics/exporter.h"
 #include "proxy/page/page.h"

@@ -17,7 +17,7 @@
 #include "operate/version.h"
 #include "proxy/config/load.h"
 #include "proxy/daemon/daemon.h"
-#include "proxy/start/topology.h"
+#include "proxy/start/vips.h"
 #include "proxy/start/readiness.h"
 
 namespace {

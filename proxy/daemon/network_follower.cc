@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_join.h"
 #include "operate/log.h"
+#include "proxy/start/vips.h"
 
 namespace hedgerow {
 namespace {

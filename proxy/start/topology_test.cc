@@ -4,6 +4,7 @@
 // route, behind a link without Ethernet; a VIP that is somebody's address.
 
 #include "proxy/start/topology.h"
+#include "proxy/start/vips.h"
 
 #include <linux/if_addr.h>
 #include <linux/if_arp.h>

@@ -183,9 +183,8 @@ def test_a_worker_that_does_not_become_ready_changes_nothing(net, group):
         assert {session.ask().split()[0] for session in open_ones} == {"ok"}
 
 
-def test_a_former_worker_has_a_second_to_answer_what_it_has_read(group):
-    ended = group.folder / "ended"
-    group.run(sys.executable, "-c", f"""
+def says_when_it_is_asked_to_end(ended: Path) -> tuple[str, ...]:
+    return (sys.executable, "-c", f"""
 import signal, sys, time
 def end(*_):
     open({str(ended)!r}, "a").write(str(time.time()))
@@ -193,7 +192,12 @@ def end(*_):
 signal.signal(signal.SIGTERM, end)
 while True:
     time.sleep(60)
-""", workers=1, options=UDP)
+""")
+
+
+def test_a_former_worker_has_a_second_to_answer_what_it_has_read(group):
+    ended = group.folder / "ended"
+    group.run(*says_when_it_is_asked_to_end(ended), workers=1, options=UDP)
     former = group.pids()[0]
     group.ask("reload")
     wait_until(lambda: drained([former]), 10, "its end")
@@ -204,15 +208,7 @@ while True:
 
 def test_a_former_worker_has_a_second_from_its_next_supervisor_too(net, group):
     ended = group.folder / "ended"
-    command = (sys.executable, "-c", f"""
-import signal, sys, time
-def end(*_):
-    open({str(ended)!r}, "a").write(str(time.time()))
-    sys.exit(0)
-signal.signal(signal.SIGTERM, end)
-while True:
-    time.sleep(60)
-""")
+    command = says_when_it_is_asked_to_end(ended)
     group.run(*command, workers=1, options=UDP)
     former = group.pids()[0]
     assert begun_reload(group, 0).wait() == 0
